@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from mlir_offload.offload.xxh3 import xxh3_64
+
 _MASK32 = (1 << 32) - 1
 _MASK64 = (1 << 64) - 1
 _BLOCK = 64
@@ -26,14 +28,15 @@ _MULTIPLIER = 0x9DDFEA08EB382D69
 class HashTable(Struct, frozen=True):
     """How a hash table of LLVM hashes and grows: it doubles before an insertion that reaches 3/4.
 
-    `grows_at_limit` tells whether exactly 3/4 is enough. Both kinds probe quadratically, and walk
-    the old buckets in order when they grow. (The rule about erased entries is left out: a packager
-    erases none.)
+    `grows_at_limit` tells whether exactly 3/4 is enough. All kinds walk the old buckets in order when
+    they grow, and probe quadratically or, with `is_linear`, one bucket after the other. (The rule about
+    erased entries is left out: a packager erases none.)
     """
 
     hash: Callable[[bytes], int]
     first_size: int
     grows_at_limit: bool
+    is_linear: bool = False
 
     def walk(self, keys: Sequence[bytes]) -> tuple[bytes, ...]:
         """Return the keys, inserted one after another, in the order of their buckets."""
@@ -60,7 +63,7 @@ class HashTable(Struct, frozen=True):
         place = self.hash(key)
         step = 0
         while buckets[place := (place + step) % len(buckets)] is not None:
-            step += 1
+            step = 1 if self.is_linear else step + 1
         buckets[place] = key
 
 
@@ -200,6 +203,11 @@ def _hash_pair(low: int, high: int) -> int:
     return _shift_mix((high ^ first) * _MULTIPLIER) * _MULTIPLIER & _MASK64
 
 
+def xxh3_hash(key: bytes) -> int:
+    """Return `llvm::hash_value` of a string since LLVM 23."""
+    return xxh3_64(key) ^ _SEED
+
+
 # What the packager takes out of the keys of an image.
 CONSUMED_KEYS = (b"file", b"kind")
 
@@ -207,6 +215,7 @@ CONSUMED_KEYS = (b"file", b"kind")
 _WALKS: Mapping[str, Callable[[Sequence[bytes]], tuple[bytes, ...]]] = {
     "StringMap": HashTable(djb_hash, 16, grows_at_limit=False).walk,
     "DenseMap": HashTable(hash_value, 64, grows_at_limit=True).walk,
+    "DenseMap of LLVM 23": HashTable(xxh3_hash, 64, grows_at_limit=True, is_linear=True).walk,
     "MapVector": tuple,
 }
 CONTAINERS = frozenset(_WALKS)

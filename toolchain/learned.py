@@ -5,8 +5,9 @@ A process knows one build of each release: two that differ cannot be distinguish
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
@@ -133,6 +134,20 @@ def learn_release(release: LearnedRelease) -> None:
     merged = known.with_more(release) if known is not None else release
     if known is None or (merged.rows, merged.refused) != (known.rows, known.refused):
         _KNOWN[release.major] = merged
+        for forget in _FORGET:
+            forget()
+
+
+@contextlib.contextmanager
+def for_now(release: LearnedRelease) -> Iterator[None]:
+    """Let the tables have these rows too until the block ends, and forget all that is learned in it."""
+    known = dict(_KNOWN)
+    learn_release(release)
+    try:
+        yield
+    finally:
+        _KNOWN.clear()
+        _KNOWN.update(known)
         for forget in _FORGET:
             forget()
 

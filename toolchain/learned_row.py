@@ -208,8 +208,24 @@ class SpirvProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.spirv")
     """The same, compiled to SPIR-V."""
 
 
-class PartProgramsRow(_ProgramsRow, frozen=True, tag="pipelines.programs.parts"):
-    """Programs for the parts of a recipe that few programs need, run on the CPU."""
+class DivisionProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.division"):
+    """Division that rounds up or down, run on the CPU."""
+
+
+class SubgroupReduceProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.subgroup_reduce"):
+    """A sum over a subgroup, run on the CPU."""
+
+
+class AsyncProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.async"):
+    """A launch in a task of the async dialect, run on the CPU."""
+
+
+class NvgpuProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.nvgpu"):
+    """The nvgpu dialect, compiled for NVIDIA GPUs."""
+
+
+class Bf16ProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.bf16"):
+    """Numbers of type bf16, compiled to SPIR-V."""
 
 
 LearnedRow = (
@@ -243,10 +259,22 @@ LearnedRow = (
     | NvptxProgramRow
     | AmdgpuProgramRow
     | SpirvProgramRow
-    | PartProgramsRow
+    | DivisionProgramRow
+    | SubgroupReduceProgramRow
+    | AsyncProgramRow
+    | NvgpuProgramRow
+    | Bf16ProgramRow
 )
 """Any of them."""
-ProgramsRow = CpuProgramRow | NvptxProgramRow | AmdgpuProgramRow | SpirvProgramRow | PartProgramsRow
+PartProgramRow = (
+    DivisionProgramRow
+    | SubgroupReduceProgramRow
+    | AsyncProgramRow
+    | NvgpuProgramRow
+    | Bf16ProgramRow
+)
+"""Rows of the micro programs for parts of a recipe that few programs need."""
+ProgramsRow = CpuProgramRow | NvptxProgramRow | AmdgpuProgramRow | SpirvProgramRow | PartProgramRow
 """Rows of micro programs."""
 
 

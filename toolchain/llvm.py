@@ -141,18 +141,20 @@ ProbeLlvm = Callable[[LlvmInstallation], LlvmToolchain | UnusableLlvm]
 
 
 def inspect_llvm(
-    bin_folder: Path, *, suffix: str = "", source: str = ""
+    bin_folder: Path, *, suffix: str = "", source: str = "", fills_up: bool = False
 ) -> LlvmInstallation | None:
     """Return what a folder of programs holds, or None where there is no program of LLVM.
 
-    With a suffix such as `-22` only programs that bear it count.
+    With a suffix such as `-22` programs with it come first; with `fills_up`, for others the plain name counts.
     """
     try:
         present = set(os.listdir(bin_folder))  # noqa: PTH208 (one call instead of one for each program)
     except OSError:
         return None
-    names = [(row.name, f"{row.name}{suffix}") for row in load_llvm_table().tools]
-    tools = tuple((name, bin_folder / file) for name, file in names if file in present)
+    spelled = {row.name: f"{row.name}{suffix}" for row in load_llvm_table().tools}
+    if fills_up:
+        spelled = {name: file if file in present else name for name, file in spelled.items()}
+    tools = tuple((name, bin_folder / file) for name, file in spelled.items() if file in present)
     if not any(name in dict(tools) for name in load_llvm_table().anchors):
         return None
     prefix = bin_folder.parent
@@ -238,11 +240,11 @@ def _find_libomptarget(prefix: Path, major: int, directories: Sequence[str]) -> 
 
 
 def find_llvm_library(prefix: Path, major: int) -> Path | None:
-    """Return libLLVM of this release, below the prefix or of the system."""
+    """Return libLLVM of this release, below the prefix or, if the system installs that, of the system."""
     table = load_llvm_table()
     if major < table.library_since:
         return None
-    for directory in table.library_directories:
+    for directory in table.library_directories_of(prefix):
         found = sorted((prefix / directory).glob(f"libLLVM.so.{major}.*"))
         if found:
             return found[-1]

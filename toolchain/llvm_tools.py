@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -50,6 +52,8 @@ class LlvmTable(Struct, frozen=True):
     omp_directories: tuple[str, ...]
     omp_packages: tuple[tuple[int, str], ...]
     library_directories: tuple[str, ...]
+    system_prefixes: tuple[str, ...]
+    system_directories: tuple[str, ...]
     library_since: int
     library_package: str
 
@@ -83,6 +87,11 @@ class LlvmTable(Struct, frozen=True):
         """Return the Debian package with libomptarget of that release, empty where there is none."""
         templates = [template for since, template in self.omp_packages if since <= major]
         return templates[-1].format(major=major) if templates else ""
+
+    def library_directories_of(self, prefix: Path) -> tuple[str, ...]:
+        """Return where the library of a prefix may be: those of the system only for what the system installs."""
+        is_of_system = any(fnmatchcase(str(prefix), one) for one in self.system_prefixes)
+        return (*self.library_directories, *(self.system_directories if is_of_system else ()))
 
     def library_package_of(self, major: int) -> str:
         """Return the Debian package with LLVM's C API, empty for a release that is too old."""
@@ -122,6 +131,8 @@ def parse_llvm_table(table: Mapping[str, Any]) -> LlvmTable:
             (int(r["since"]), str(r["package"])) for r in table["libomptarget"]["packages"]
         ),
         library_directories=_strings(table["libllvm"], "directories"),
+        system_prefixes=_strings(table["libllvm"], "system_prefixes"),
+        system_directories=_strings(table["libllvm"], "system_directories"),
         library_since=int(table["libllvm"]["since"]),
         library_package=str(table["libllvm"]["package"]),
     )

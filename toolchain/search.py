@@ -26,8 +26,8 @@ _PATH = "PATH"
 _VARIABLES = ("MLIR_OFFLOAD_LLVM", "MLIR_OFFLOAD_FOR_CLANG", "CUDA_PATH", "CUDA_HOME", "ROCM_PATH")
 
 _Found = TypeVar("_Found")
-# A folder of programs, the suffix that their names bear, and how the folder was found.
-_Candidate = tuple[Path, str, str]
+# A folder of programs, the suffix of their names, how the folder was found, and whether plain names fill it up.
+_Candidate = tuple[Path, str, str, bool]
 
 
 class SearchPlaces(Struct, frozen=True):
@@ -67,9 +67,16 @@ def search_places(
         ),
         rocm=first_request(("--rocm-path", rocm_path), variable["ROCM_PATH"]),
         consumer=first_request(("--for-clang", for_clang), variable["MLIR_OFFLOAD_FOR_CLANG"]),
-        path=tuple(Path(entry) for entry in environment.get(_PATH, "").split(os.pathsep) if entry),
+        path=_program_folders(environment),
         site_packages=tuple(Path(entry) for entry in python_path if entry),
     )
+
+
+def _program_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders of PATH, and behind them that of the environment of conda."""
+    folders = [Path(entry) for entry in environment.get(_PATH, "").split(os.pathsep) if entry]
+    conda = environment.get("CONDA_PREFIX", "")
+    return tuple(dict.fromkeys([*folders, *([Path(conda) / "bin"] if conda else [])]))
 
 
 def find_llvm(places: SearchPlaces) -> tuple[LlvmInstallation, ...]:
@@ -82,10 +89,12 @@ def find_llvm(places: SearchPlaces) -> tuple[LlvmInstallation, ...]:
     else:
         candidates = _usual_bin_folders(places)
     found = {}
-    for folder, suffix, source in candidates:
-        key = (folder.resolve(), suffix)
+    for folder, suffix, source, fills_up in candidates:
+        key = (folder.resolve(), suffix, fills_up)
         if key not in found:
-            found[key] = inspect_llvm(folder.resolve(), suffix=suffix, source=source)
+            found[key] = inspect_llvm(
+                folder.resolve(), suffix=suffix, source=source, fills_up=fills_up
+            )
     return tuple(installation for installation in found.values() if installation is not None)
 
 
@@ -94,10 +103,25 @@ def _requested_bin_folders(request: ToolchainRequest) -> Iterator[_Candidate]:
     path = request.path
     if path.is_file():
         folder, suffix = _home(path, _anchor_pattern())
-        yield folder, suffix, request.source
+        yield folder, suffix, request.source, False
     for folder in (path / "bin", path):
         if folder.is_dir():
-            yield folder, "", request.source
+            yield folder, "", request.source, False
+            yield from _filled_up(folder, request.source)
+
+
+def _filled_up(folder: Path, source: str) -> Iterator[_Candidate]:
+    """Yield a folder that has clang-22 and mlir-opt, as conda's packages bring them, for each suffix there."""
+    try:
+        names = set(os.listdir(folder))  # noqa: PTH208 (names are enough)
+    except OSError:
+        return
+    plain = names.intersection(load_llvm_table().anchors)
+    if len(plain) in {0, len(load_llvm_table().anchors)}:
+        return
+    matches = (_anchor_pattern().fullmatch(name) for name in sorted(names))
+    for suffix in dict.fromkeys(match[2] for match in matches if match and match[2]):
+        yield folder, suffix, source, True
 
 
 def _usual_bin_folders(places: SearchPlaces) -> Iterator[_Candidate]:
@@ -105,13 +129,15 @@ def _usual_bin_folders(places: SearchPlaces) -> Iterator[_Candidate]:
     folders: dict[Path, set[Path]] = {}
     for program in _anchors_on_path(places.path, pattern):
         folder, suffix = _home(program, pattern)
-        yield folder, suffix, _PATH
+        yield folder, suffix, _PATH, False
+        if suffix:
+            yield from _filled_up(folder, _PATH)
         if not suffix and program.name in load_llvm_table().anchors:
             folders.setdefault(program.parent, set()).add(folder)
     # A profile of Nix brings together what lies in one folder for each package.
-    yield from ((folder, "", _PATH) for folder, homes in folders.items() if len(homes) > 1)
+    yield from ((folder, "", _PATH, False) for folder, homes in folders.items() if len(homes) > 1)
     for prefix in expand(places.root, load_llvm_table().places):
-        yield prefix / "bin", "", str(prefix)
+        yield prefix / "bin", "", str(prefix), False
 
 
 def _anchor_pattern() -> re.Pattern[str]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.learned import known_release, table_cache
-from mlir_offload.toolchain.learned_row import MissingPassesRow, PartProgramsRow
+from mlir_offload.toolchain.learned_row import MissingPassesRow, PartProgramRow, list_of
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.tables import converted, load_table
 from mlir_offload.translate.mlir.operation import Operation
@@ -67,7 +67,7 @@ class Recipe(Struct, frozen=True):
             "$redux": str(redux).lower(),
             "$nvgpu": self._nvgpu(needs),
         }
-        self._check(needs)
+        self._check(needs - {"bf16"} if has_bf16 else needs)
         before = (self.subgroup_reduce,) if "subgroup_reduce" in needs and not redux else ()
         passes = (before, _filled(self.device, values))
         return self._device_pipeline(*passes, debug=debug, index_bits=index_bits)
@@ -200,10 +200,10 @@ def _failed_parts(llvm_major: int) -> Mapping[str, str]:
     release = known_release(llvm_major)
     rows = release.rows_of("pipelines") if release else ()
     return {
-        name: reason
+        list_of(row).rpartition(".")[2]: reason
         for row in rows
-        if isinstance(row, PartProgramsRow)
-        for name, reason in row.failed.items()
+        if isinstance(row, PartProgramRow)
+        for reason in row.failed.values()
     }
 
 

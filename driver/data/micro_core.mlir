@@ -54,9 +54,15 @@ func.func @main() -> i32 {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %n = arith.constant 32 : index
+  %two = arith.constant 2 : i32
   %x = memref.alloc(%n) : memref<?xi32>
+  %quarter = arith.constant 2.5e-01 : f32
   scf.for %i = %c0 to %n step %c1 {
-    %v = arith.index_cast %i : index to i32
+    %number = arith.index_cast %i : index to i32
+    %fourfold = arith.shli %number, %two : i32
+    %float = arith.sitofp %fourfold : i32 to f32
+    %scaled = arith.mulf %float, %quarter : f32
+    %v = arith.fptosi %scaled : f32 to i32
     memref.store %v, %x[%i] : memref<?xi32>
   }
   %device = gpu.alloc(%n) : memref<?xi32>

@@ -15,8 +15,9 @@ from mlir_offload.driver.learn.patch import render_patch
 from mlir_offload.driver.learn.table import show_table
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.click_command import call, command
-from mlir_offload.driver.tools.calibration import Family, learn_toolchain, program_families
+from mlir_offload.driver.tools.calibration import learn_toolchain
 from mlir_offload.driver.tools.choose import choose_toolkit, places_for
+from mlir_offload.driver.tools.family import PART_PROGRAMS, Family, program_families
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.learned import LearnedRelease
 from mlir_offload.toolchain.learned_row import ProgramsRow
@@ -60,7 +61,7 @@ def _families(llvm: LlvmToolchain) -> list[Family]:
     if not llvm.can_lower:
         return device
     programs = program_families(llvm, all_kinds())
-    return [*device, Family.RECIPE, *programs, *([Family.PART_PROGRAMS] if programs else [])]
+    return [*device, Family.RECIPE, *programs, *(PART_PROGRAMS if programs else ())]
 
 
 def _cuda(places: SearchPlaces, runner: Runner) -> Path | None:

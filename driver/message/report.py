@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,6 +68,17 @@ class Report(Struct):
         self._messages.clear()
         self._seen.clear()
         self._printed.clear()
+
+    @contextlib.contextmanager
+    def set_aside(self) -> Iterator[Journal]:
+        """Print and keep nothing of what is reported in the block; give the journal of what runs in it."""
+        kept = (self.options, self.journal, self._messages, self._seen)
+        self.options, self.journal = MessageOptions(quiet=True), Journal()
+        self._messages, self._seen = [], set()
+        try:
+            yield self.journal
+        finally:
+            self.options, self.journal, self._messages, self._seen = kept
 
     @property
     def stream_format(self) -> MessageFormat:

@@ -5,84 +5,64 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
-from enum import StrEnum
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.message.report import report, show_note
 from mlir_offload.driver.system.memo import Memo
+from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.driver.system.workspace import user_cache
+from mlir_offload.driver.tools.family import (
+    GPU_PROGRAMS,
+    PART_PROGRAMS,
+    PROBES,
+    PROGRAM_ROWS,
+    Family,
+    Learners,
+    has_family,
+    kind_programs,
+    program_families,
+    waves,
+)
 from mlir_offload.driver.tools.llvm_files import llvm_files
 from mlir_offload.driver.tools.micro_program import (
+    RESULTS,
+    compile_together,
     micro_programs,
-    try_for_gpu,
-    try_on_cpu,
-    try_parts,
+    needed_parts,
+    untried,
 )
 from mlir_offload.offload.abi_table import row_of
-from mlir_offload.offload.calibrate.device import learn_amdgpu, learn_nvptx
-from mlir_offload.offload.calibrate.entry import learn_entries
-from mlir_offload.offload.calibrate.form import learn_forms
-from mlir_offload.offload.calibrate.link import learn_links
-from mlir_offload.offload.calibrate.packager import learn_packager
-from mlir_offload.offload.calibrate.probe import (
-    CannotLearnError,
-    ContradictionError,
-    Learned,
-    ProbeBench,
-)
-from mlir_offload.offload.calibrate.wrapper import learn_wrapper
+from mlir_offload.offload.calibrate.probe import CannotLearnError, ContradictionError, ProbeBench
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, VerificationError
 from mlir_offload.toolchain.learned import (
     LearnedRelease,
+    for_now,
     known_release,
     learn_release,
     parse_learned,
 )
-from mlir_offload.toolchain.learned_row import (
-    AmdgpuProgramRow,
-    LearnedRow,
-    NvptxProgramRow,
-    ProgramsRow,
-    SpirvProgramRow,
-    list_of,
-)
+from mlir_offload.toolchain.learned_row import LearnedRow, ProgramsRow, list_of
 from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
+from mlir_offload.toolchain.llvm_tools import load_llvm_table
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.ptx import parse_nvptx_table, support_of
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.toolchain.target import Kind, device_kind, sm_number, uses_cuda, uses_rocm
-from mlir_offload.translate.calibrate import learn_recipe
+from mlir_offload.toolchain.target import Kind, sm_number, uses_cuda, uses_rocm
 
 _PROBES = (
     "offload/calibrate",
     "translate/calibrate.py",
     "toolchain/learned_row.py",
+    "driver/tools/family.py",
     "driver/tools/micro_program.py",
     *(f"driver/data/{program.name}" for program in micro_programs()),
 )
-
-
-class Family(StrEnum):
-    """Probes that are run together."""
-
-    ABI = "offloading ABI"
-    NVPTX = "NVIDIA GPUs"
-    AMDGPU = "AMD GPUs"
-    RECIPE = "passes"
-    LINKS = "groups and libraries of a link"
-    FORMS = "images that link"
-    CPU_PROGRAM = "micro program on the CPU"
-    NVPTX_PROGRAM = "micro program for NVIDIA GPUs"
-    AMDGPU_PROGRAM = "micro program for AMD GPUs"
-    SPIRV_PROGRAM = "micro program for SPIR-V"
-    PART_PROGRAMS = "micro programs for parts of the recipe"
 
 
 def nearest_release(major: int) -> int:
@@ -98,51 +78,54 @@ def base_release(major: int) -> int:
 
 
 def calibrate(
-    llvm: LlvmToolchain, kinds: Collection[Kind], runner: Runner, *, lowers: bool
+    llvm: LlvmToolchain,
+    kinds: Collection[Kind],
+    runner: Runner,
+    *,
+    lowers: bool,
+    sources: Iterable[Path] = (),
 ) -> None:
     """Learn what compiles, lowers and links for the kinds, as far as the programs for it are there.
 
-    Raises CompatibilityError where the build lowers the smallest program wrongly.
+    Of parts of the recipe that few programs need, those are tried that the sources may need. Raises
+    CompatibilityError where the build lowers the smallest program wrongly.
     """
     uses = {Family.NVPTX: uses_cuda(kinds), Family.AMDGPU: uses_rocm(kinds)}
     device = {family for family, is_used in uses.items() if is_used}
     families = {Family.ABI, *device} if llvm.has("clang") else set[Family]()
     passes = {Family.RECIPE} if lowers and llvm.can_lower else set[Family]()
-    # Behind what is written: its images are packaged so. Objects take the answers to where they are linked.
-    links = [Family.LINKS] if families and llvm.has("clang-linker-wrapper") else []
-    chosen = [*sorted(families | passes), *links]
+    # Objects take the answers to where they are linked.
+    links = {Family.LINKS} if families and llvm.has("clang-linker-wrapper") else set[Family]()
     programs = program_families(llvm, kinds) if passes else []
+    needed = needed_parts(map(_content, sources), kinds) if programs else frozenset()
+    parts = {family for family in PART_PROGRAMS if PROGRAM_ROWS[family] in needed}
     # Too long for a build: `learn` asks for it, and what it found is used.
-    later = [Family.FORMS, *([Family.PART_PROGRAMS] if passes else [])]
+    later = {Family.FORMS, *(PART_PROGRAMS if passes else ())} - parts
     identity = llvm_identity(llvm)
-    chosen += (one for one in later if _remembered(llvm, identity, one) is not None)
-    release = learn_toolchain(llvm, [*chosen, *programs], runner)
-    _check_programs(release, programs)
+    known = {one for one in later if _remembered(llvm, identity, one) is not None}
+    release = learn_toolchain(llvm, families | passes | links | parts | known | {*programs}, runner)
+    check_programs(release, kind_programs(kinds))
 
 
-def program_families(llvm: LlvmToolchain, kinds: Collection[Kind]) -> list[Family]:
-    """Return the micro programs that tell whether a build lowers for these kinds, as far as it can compile them."""
-    if not (llvm.can_lower and llvm.can(Role.LINK)):
-        return []
-    uses = {
-        Family.CPU_PROGRAM: True,
-        Family.NVPTX_PROGRAM: uses_cuda(kinds),
-        Family.AMDGPU_PROGRAM: uses_rocm(kinds),
-        Family.SPIRV_PROGRAM: any(device_kind(kind).triple.startswith("spirv") for kind in kinds),
-    }
-    return [family for family, is_used in uses.items() if is_used]
+def _content(source: Path) -> bytes:
+    """Return what a source contains; one that cannot be read is complained of where it is compiled."""
+    try:
+        return source.read_bytes()
+    except OSError:
+        return b""
 
 
-def _check_programs(release: LearnedRelease, families: Collection[Family]) -> None:
-    lists = {_LISTS[family]: family for family in families}
-    for row in release.rows:
-        family = lists.get(list_of(row))
-        if family is None or not isinstance(row, ProgramsRow) or not row.failed:
-            continue
-        reason = next(iter(row.failed.values()))
-        msg = f"LLVM {release.version} cannot be used to lower: {family}: {reason}"
-        hint = f"lower with a release that works: --llvm={release.nearest}"
-        raise CompatibilityError(msg, hint=hint)
+def check_programs(release: LearnedRelease, used: Mapping[Family, bool]) -> None:
+    """Raise CompatibilityError for what is not lowered for a kind in use, or computes something else for any."""
+    rows = {type(row): row for row in release.rows if isinstance(row, ProgramsRow)}
+    for family, is_used in used.items():
+        row = rows.get(PROGRAM_ROWS[family])
+        for name, reason in row.failed.items() if row is not None else ():
+            if not is_used and name != RESULTS:
+                continue
+            msg = f"LLVM {release.version} cannot be used to lower: {family}: {reason}"
+            hint = f"lower with a release that works: --llvm={release.nearest}"
+            raise CompatibilityError(msg, hint=hint)
 
 
 def learn_toolchain(
@@ -163,20 +146,42 @@ def learn_toolchain(
     identity = llvm_identity(llvm)
     known = known_release(llvm.version.major)
     if known is not None and known.identity == identity and not is_fresh:
-        families = [family for family in families if not _has(known, family)]
+        families = [family for family in families if not has_family(known.rows, family)]
     found, asked = _empty(llvm, identity), _empty(llvm, identity)
-    for family in families:
-        part = None if is_fresh else _remembered(llvm, identity, family)
-        if part is None:
-            part = _ask(llvm, identity, family, runner, cuda)
+    for wave in waves(families):
+        own = [family for group in wave for family in group]
+        parts = {} if is_fresh else _all_remembered(llvm, identity, own)
+        missing = [tuple(one for one in group if one not in parts) for group in wave]
+        tasks = [partial(_ask, llvm, identity, group, runner, cuda) for group in missing if group]
+        for family, part in _at_once(_empty(llvm, identity), tasks):
             _memo().keep(_subject(llvm, family), _stamp(identity), part.text)
-            asked = asked.with_more(part)
-        found = found.with_more(part)
-        # Later probes build on what earlier ones found.
-        learn_release(part)
+            asked, parts[family] = asked.with_more(part), part
+        for family in own:
+            found = found.with_more(parts[family])
+            learn_release(parts[family])
     if asked.probes and not is_quiet:
         show_note(learned_text(asked))
     return known_release(llvm.version.major) or found
+
+
+_Answers: TypeAlias = list[tuple[Family, LearnedRelease]]
+
+
+def _at_once(
+    empty: LearnedRelease, tasks: Sequence[Callable[[], _Answers]]
+) -> Iterator[tuple[Family, LearnedRelease]]:
+    """Yield what tasks tell that run at the same time.
+
+    A micro program is compiled in this process: what it reports is nothing to the user, and for it each
+    program counts as tried.
+    """
+    if not tasks:
+        return
+    tried = replace(empty, rows=untried())
+    with report().set_aside(), for_now(tried):
+        answers = parallel_map(tasks)
+    for answer in answers:
+        yield from answer
 
 
 def learned_text(release: LearnedRelease) -> str:
@@ -245,95 +250,53 @@ def _sm_order(arch: str) -> tuple[int, str]:
 
 
 def _ask(
-    llvm: LlvmToolchain, identity: str, family: Family, runner: Runner, cuda: Path | None
-) -> LearnedRelease:
+    llvm: LlvmToolchain,
+    identity: str,
+    group: tuple[Family, ...],
+    runner: Runner,
+    cuda: Path | None,
+) -> list[tuple[Family, LearnedRelease]]:
+    """Return what the tools tell of the families of a group."""
     with tempfile.TemporaryDirectory(prefix="mlir-offload-") as folder:
         base, path = base_release(llvm.version.major), os.environ.get("PATH", "")
         bench = ProbeBench(runner, llvm, Path(folder), base, cuda=cuda, search_path=path)
-        release = _empty(llvm, identity)
-        for learn in _PROBES_OF[family](bench):
-            try:
-                found = learn()
-            except (CannotLearnError, CompatibilityError) as error:
-                release = replace(
-                    release, assumed=(*release.assumed, f"{family} ({error.message})")
-                )
-                continue
-            except ContradictionError as error:
-                release = replace(release, refused=(*release.refused, error.message))
-                continue
-            more = replace(release, rows=tuple(found.rows), assumed=tuple(found.assumed))
-            release = release.with_more(more)
-        return replace(release, probes=bench.count)
+        empty = _empty(llvm, identity)
+        if set(group) <= set(GPU_PROGRAMS) and len(group) > 1:
+            return _ask_together(bench, empty, group)
+        return [(family, _learned(bench, empty, family, PROBES[family])) for family in group]
 
 
-def _abi(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
-
-    written = Learned()
-
-    def keep(learn: Callable[[ProbeBench], Learned]) -> Learned:
-        found = learn(bench)
-        written.rows.extend(found.rows)
-        return found
-
-    yield lambda: keep(learn_packager)
-    yield lambda: keep(learn_entries)
-    yield lambda: learn_wrapper(bench, written)
-
-
-def _nvptx(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
-
-    yield lambda: learn_nvptx(bench)
+def _ask_together(
+    bench: ProbeBench, empty: LearnedRelease, group: tuple[Family, ...]
+) -> list[tuple[Family, LearnedRelease]]:
+    """Return what one program tells of several GPUs, what else there is to say under the first."""
+    rows = [PROGRAM_ROWS[family] for family in group]
+    found = _learned(bench, empty, group[0], compile_together(rows))
+    parts: list[tuple[Family, LearnedRelease]] = []
+    for family in group:
+        own = tuple(row for row in found.rows if isinstance(row, PROGRAM_ROWS[family]))
+        parts.append((family, replace(empty if parts else found, rows=own)))
+    return parts
 
 
-def _amdgpu(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
-
-    yield lambda: learn_amdgpu(bench)
-
-
-def _recipe(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
-
-    yield lambda: learn_recipe(bench)
-
-
-def _links(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
-    yield lambda: learn_links(bench)
-
-
-def _forms(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
-    yield from learn_forms(bench)
-
-
-_PROBES_OF: Mapping[Family, Callable[[ProbeBench], Iterator[Callable[[], Learned]]]] = {
-    Family.ABI: _abi,
-    Family.NVPTX: _nvptx,
-    Family.AMDGPU: _amdgpu,
-    Family.RECIPE: _recipe,
-    Family.LINKS: _links,
-    Family.FORMS: _forms,
-    Family.CPU_PROGRAM: try_on_cpu,
-    Family.NVPTX_PROGRAM: try_for_gpu(NvptxProgramRow),
-    Family.AMDGPU_PROGRAM: try_for_gpu(AmdgpuProgramRow),
-    Family.SPIRV_PROGRAM: try_for_gpu(SpirvProgramRow),
-    Family.PART_PROGRAMS: try_parts,
-}
-_LISTS = {
-    Family.ABI: "offload_abi.offload_kinds",
-    Family.NVPTX: "nvptx",
-    Family.AMDGPU: "amdgpu.",
-    Family.RECIPE: "pipelines.missing",
-    Family.LINKS: "offload_abi.linker_wrapper.archives",
-    Family.FORMS: "offload_abi.linked_images.",
-    Family.CPU_PROGRAM: "pipelines.programs.cpu",
-    Family.NVPTX_PROGRAM: "pipelines.programs.nvptx",
-    Family.AMDGPU_PROGRAM: "pipelines.programs.amdgcn",
-    Family.SPIRV_PROGRAM: "pipelines.programs.spirv",
-    Family.PART_PROGRAMS: "pipelines.programs.parts",
-}
-
-
-def _has(release: LearnedRelease, family: Family) -> bool:
-    return any(list_of(row).startswith(_LISTS[family]) for row in release.rows)
+def _learned(
+    bench: ProbeBench, release: LearnedRelease, family: Family, learners: Learners
+) -> LearnedRelease:
+    """Return what the parts of a family tell, and why the others do not."""
+    before = bench.count
+    for learn in learners(bench):
+        try:
+            found = learn()
+        except (CannotLearnError, CompatibilityError) as error:
+            assumed = f"{family} ({error.message})"
+            release = replace(release, assumed=(*release.assumed, assumed))
+            continue
+        except ContradictionError as error:
+            release = replace(release, refused=(*release.refused, error.message))
+            continue
+        more = replace(release, rows=tuple(found.rows), assumed=tuple(found.assumed))
+        release = release.with_more(more)
+    return replace(release, probes=bench.count - before)
 
 
 def _empty(llvm: LlvmToolchain, identity: str) -> LearnedRelease:
@@ -359,6 +322,13 @@ def _remembered(llvm: LlvmToolchain, identity: str, family: Family) -> LearnedRe
         return parse_learned(text, str(family))
     except VerificationError:
         return None
+
+
+def _all_remembered(
+    llvm: LlvmToolchain, identity: str, families: Iterable[Family]
+) -> dict[Family, LearnedRelease]:
+    found = ((family, _remembered(llvm, identity, family)) for family in families)
+    return {family: part for family, part in found if part is not None}
 
 
 def _memo() -> Memo:

@@ -60,11 +60,16 @@ def learn_of_objects(objects: Iterable[ObjectContents]) -> None:
 
 
 def learn_llvm(
-    llvm: LlvmToolchain, kinds: Collection[Kind], runner: Runner, *, lowers: bool = False
+    llvm: LlvmToolchain,
+    kinds: Collection[Kind],
+    runner: Runner,
+    *,
+    lowers: bool = False,
+    sources: Iterable[Path] = (),
 ) -> None:
-    """Learn what no table knows of a build, as far as the device kinds need it."""
+    """Learn what no table knows of a build, as far as the device kinds and the sources to lower need it."""
     if not llvm.is_measured:
-        calibration.calibrate(llvm, kinds, runner, lowers=lowers)
+        calibration.calibrate(llvm, kinds, runner, lowers=lowers, sources=sources)
 
 
 def kinds_of(archs: Iterable[str]) -> frozenset[Kind]:

@@ -2,176 +2,228 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
-from mlir_offload.driver.system.own_program import own_program
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mlir_offload.driver.message.report import report
+from mlir_offload.driver.tools.known_version import knowing_versions
 from mlir_offload.offload.calibrate.probe import CannotLearnError, Learned, ProbeBench
 from mlir_offload.toolchain.errors import (
+    InputOutputError,
+    MlirOffloadError,
     SourceError,
     ToolFailedError,
     VerificationError,
 )
-from mlir_offload.toolchain.learned import LEARNED, known_release
 from mlir_offload.toolchain.learned_row import (
     AmdgpuProgramRow,
+    AsyncProgramRow,
+    Bf16ProgramRow,
     CpuProgramRow,
-    LearnedRow,
+    DivisionProgramRow,
+    NvgpuProgramRow,
     NvptxProgramRow,
-    PartProgramsRow,
+    ProgramsRow,
     SpirvProgramRow,
+    SubgroupReduceProgramRow,
 )
-from mlir_offload.toolchain.process import Completed, describe_status
+from mlir_offload.toolchain.process import Command, Completed, Runner, describe_status
+from mlir_offload.toolchain.target import Kind, parse_offload_arch
+from mlir_offload.toolchain.tool import PROBE_LIMIT_S
+
+ProgramsRowType: TypeAlias = type[ProgramsRow]
 
 _FOLDER = Path(__file__).parents[1] / "data"
-_CORE = "core"
-_PARTS = ("division", "subgroup_reduce", "async")
 _EXPECTED = "// prints:"
-# Results of a cache would tell nothing of the tools.
-_OWN = ("--message-format=json", "--no-config", "--no-cache", "-j1")
-_CPU = "host"
-_TOLD = ("message", "command", "stage")
+LOWERING = "lowering"
+"""The name of a failure that concerns only the kind that the program was compiled for."""
+RESULTS = "results"
+"""The name of a failure that concerns every kind: what is lowered computes something else."""
+# By name, since the builds know this folder: only a build of LLVM that no table knows needs it.
+_TRIAL = "mlir_offload.driver.build.trial"
 # What makes mlir-opt name the pass that fails.
 _NAMING = ("--mlir-print-ir-after-failure", "--mlir-disable-threading")
 _FAILED_PASS = re.compile(r"IR Dump After (?:\w+ \(([\w-]+)\)|(\w+)) Failed")
-# Every CUDA here has sm_75; the program needs no device library.
-_GpuRow: TypeAlias = type[NvptxProgramRow | AmdgpuProgramRow | SpirvProgramRow]
-_ARCHS: Mapping[_GpuRow, str] = {
-    NvptxProgramRow: "sm_75",
-    AmdgpuProgramRow: "gfx900",
-    SpirvProgramRow: "spirv64",
+_WRONG = (SourceError, ToolFailedError, VerificationError)
+
+
+class _Program(Struct, frozen=True):
+    """A program, and what it is compiled for; only a program for the CPU runs.
+
+    `needle` is what a source contains that needs it, empty for the program that every source needs.
+    """
+
+    name: str
+    arch: str
+    needles: tuple[bytes, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        return _FOLDER / f"micro_{self.name}.mlir"
+
+    @property
+    def expected(self) -> list[str]:
+        """Return the numbers that it prints."""
+        lines = self.path.read_text(encoding="utf-8").splitlines()
+        return next(line for line in lines if line.startswith(_EXPECTED))[len(_EXPECTED) :].split()
+
+
+_CPU = "host"
+# Every CUDA here has sm_75, and all that are not of 2018 have sm_80. No program needs a device library.
+_PROGRAMS: Mapping[ProgramsRowType, _Program] = {
+    CpuProgramRow: _Program("core", _CPU),
+    NvptxProgramRow: _Program("core", "sm_75"),
+    AmdgpuProgramRow: _Program("core", "gfx900"),
+    SpirvProgramRow: _Program("core", "spirv64"),
+    DivisionProgramRow: _Program("division", _CPU, (b"ceildiv", b"floordiv")),
+    SubgroupReduceProgramRow: _Program("subgroup_reduce", _CPU, (b"subgroup_reduce",)),
+    AsyncProgramRow: _Program("async", _CPU, (b"async.",)),
+    NvgpuProgramRow: _Program("nvgpu", "sm_80", (b"nvgpu.",)),
+    Bf16ProgramRow: _Program("bf16", "spirv64", (b"bf16",)),
 }
-_WRONG = frozenset(error.exit_status for error in (SourceError, ToolFailedError, VerificationError))
 
 
 def micro_programs() -> tuple[Path, ...]:
     """Return the files of the programs."""
-    return tuple(_program(name) for name in (_CORE, *_PARTS))
+    return tuple(dict.fromkeys(program.path for program in _PROGRAMS.values()))
 
 
-def try_on_cpu(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
-    """Yield what compiles, links and runs the program that needs what every program needs."""
-    yield lambda: _run_on_cpu(bench, (_CORE,), CpuProgramRow)
+def needed_parts(sources: Iterable[bytes], kinds: Collection[Kind]) -> frozenset[ProgramsRowType]:
+    """Return the programs for parts of the recipe that sources may need, by words that they contain.
+
+    One that is compiled for a GPU is needed only for that kind.
+    """
+    texts = tuple(sources)
+    return frozenset(
+        row
+        for row, program in _PROGRAMS.items()
+        if program.arch == _CPU or parse_offload_arch(program.arch).kind in kinds
+        if any(needle in text for needle in program.needles for text in texts)
+    )
 
 
-def try_parts(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
-    """Yield what runs the programs for parts of a recipe that few programs need."""
-    yield lambda: _run_on_cpu(bench, _PARTS, PartProgramsRow)
+def untried() -> tuple[ProgramsRow, ...]:
+    """Return rows that say that every program was tried, for builds that try one."""
+    return tuple(row({}) for row in _PROGRAMS)
 
 
-def try_for_gpu(
-    row: _GpuRow,
-) -> Callable[[ProbeBench], Iterator[Callable[[], Learned]]]:
-    """Return what compiles the program for one kind of GPU."""
+def try_program(row: ProgramsRowType) -> Callable[[ProbeBench], Iterator[Callable[[], Learned]]]:
+    """Return what tries the program of a row: on the CPU it runs too."""
+    program = _PROGRAMS[row]
 
     def trial(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
-        def compile_core() -> Learned:
-            reason = _compile(bench, _CORE, _ARCHS[row])
-            return Learned([row({_CORE: reason} if reason else {})])
-
-        yield compile_core
+        yield lambda: _run(bench, program, row) if program.arch == _CPU else _compile(bench, [row])
 
     return trial
 
 
-def _run_on_cpu(
-    bench: ProbeBench, names: tuple[str, ...], row: Callable[[dict[str, str]], LearnedRow]
-) -> Learned:
-    failed, not_run = {}, []
-    for name in names:
-        try:
-            reason = _compile(bench, name, _CPU) or _run(bench, name)
-        except CannotLearnError as error:
-            not_run.append(f"the result of the micro program {name} ({error.message})")
-            continue
-        if reason:
-            failed[name] = reason
-    return Learned([row(failed)], not_run)
+def compile_together(
+    rows: list[ProgramsRowType],
+) -> Callable[[ProbeBench], Iterator[Callable[[], Learned]]]:
+    """Return what compiles the program that every source needs for several GPUs at once."""
+
+    def trial(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
+        yield lambda: _compile(bench, rows)
+
+    return trial
 
 
-def _compile(bench: ProbeBench, name: str, arch: str) -> str:
+def _compile(bench: ProbeBench, rows: list[ProgramsRowType]) -> Learned:
+    """Compile one program for the GPUs of several rows; if that fails, for each to tell which fails."""
+    programs = [_PROGRAMS[row] for row in rows]
+    archs = ",".join(program.arch for program in programs)
+    reason = _failure(bench, programs[0], archs)
+    if not reason:
+        return Learned([row({}) for row in rows])
+    if len(rows) == 1:
+        return Learned([rows[0]({LOWERING: reason})])
+    found = Learned()
+    for row in rows:
+        found.rows.extend(_compile(bench, [row]).rows)
+    return found
+
+
+def _failure(bench: ProbeBench, program: _Program, arch: str) -> str:
     """Return why a program does not compile, empty if it does. Raises CannotLearnError where it cannot be tried."""
-    output = f"{name}.o"
-    (bench.folder / output).unlink(missing_ok=True)
-    words = (f"--offload-arch={arch}", "-c", str(_program(name)), "-o", output)
-    completed = _drive(bench, words)
-    if completed.returncode == 0:
+    output, trial = str(bench.folder / f"{program.name}.o"), _Trial(bench)
+    error = trial.build((f"--offload-arch={arch}", "-c", str(program.path), "-o", output))
+    if error is None:
         return ""
-    complaint = _complaint(completed)
-    reason = complaint["message"]
-    if completed.returncode not in _WRONG and not complaint["stage"]:
-        raise CannotLearnError(reason)
-    failing = _failing_pass(bench, words)
-    return f"{failing}: {reason}" if failing else reason
+    is_of_tool = report().journal.failure_of(error) is not None
+    if isinstance(error, InputOutputError) or not (is_of_tool or isinstance(error, _WRONG)):
+        raise CannotLearnError(error.message)
+    return f"pass {trial.failing} fails: {error.message}" if trial.failing else error.message
 
 
-def _run(bench: ProbeBench, name: str) -> str:
-    """Return in which way a compiled program is wrong, empty if it is right."""
-    completed = _drive(bench, (f"{name}.o", "-o", name))
-    if completed.returncode != 0:
+def _run(bench: ProbeBench, program: _Program, row: ProgramsRowType) -> Learned:
+    """Compile, link and run a program on the CPU, and compare what it prints."""
+    reason = _failure(bench, program, _CPU)
+    if reason:
+        return Learned([row({LOWERING: reason})])
+    made = bench.folder / program.name
+    error = _Trial(bench).build((f"{made}.o", "-o", str(made)))
+    if error is not None:
         # What a link needs besides LLVM may be missing; a link of the user's tells more.
-        msg = f"not linked: {_complaint(completed)['message']}"
-        raise CannotLearnError(msg)
-    ran = bench.start(bench.folder / name, ())
+        reason = f"not linked: {error.message}"
+        return Learned([row({})], [f"the result of the micro program {program.name} ({reason})"])
+    ran = bench.start(made, ())
+    reason = _wrong_result(program, ran)
+    return Learned([row({RESULTS: reason} if reason else {})])
+
+
+def _wrong_result(program: _Program, ran: Completed) -> str:
+    """Return in which way what a program did is wrong, empty if it is right."""
     if ran.returncode != 0:
         return f"it ends with {describe_status(ran.returncode)} on the CPU"
-    expected, printed = _expected(name), ran.stdout.split()
-    pairs = zip(printed, expected, strict=False)
-    first = next((n for n, (own, right) in enumerate(pairs) if own != right), len(expected))
+    expected, printed = program.expected, ran.stdout.split()
     if printed == expected:
         return ""
+    pairs = zip(printed, expected, strict=False)
+    first = next((n for n, (own, right) in enumerate(pairs) if own != right), len(expected))
     got = printed[first] if first < len(printed) else "nothing"
     right = expected[first] if first < len(expected) else "nothing"
     return f"its result {first} is {got} on the CPU, and {right} is right"
 
 
-def _program(name: str) -> Path:
-    return _FOLDER / f"micro_{name}.mlir"
+class _Trial(Struct):
+    """A build in this process with the tools of a bench, which counts them.
 
+    `failing` is the pass of mlir-opt that failed last, empty if none did.
+    """
 
-def _expected(name: str) -> list[str]:
-    lines = _program(name).read_text(encoding="utf-8").splitlines()
-    return next(line for line in lines if line.startswith(_EXPECTED))[len(_EXPECTED) :].split()
+    bench: ProbeBench
+    failing: str = ""
 
-
-def _drive(bench: ProbeBench, words: tuple[str, ...]) -> Completed:
-    """Call this driver with the build, and with what is known of it: it asks nothing again."""
-    release = known_release(bench.llvm.version.major)
-    if release is None:
-        msg = "nothing else was learned"
-        raise CannotLearnError(msg)
-    tried = (CpuProgramRow({}), PartProgramsRow({}), *(row({}) for row in _ARCHS))
-    text = release.with_rows(tried).text
-    cuda = (f"--cuda-path={bench.cuda}",) if bench.cuda else ()
-    program, *own = own_program()
-    environment = ((LEARNED, text), ("MLIR_OFFLOAD_FOR_CLANG", ""))
-    arguments = (*own, *_OWN, f"--llvm={bench.llvm.prefix}", *cuda, *words)
-    return bench.start(Path(program), arguments, environment=environment)
-
-
-def _failing_pass(bench: ProbeBench, words: tuple[str, ...]) -> str:
-    """Return which pass of mlir-opt fails, empty if none does: the call that fails is made again on kept files."""
-    again = _drive(bench, (*words, "-save-temps=temps"))
-    program, *arguments = shlex.split(_complaint(again)["command"]) or [""]
-    if Path(program).name != "mlir-opt":
-        return ""
-    said = bench.start(Path(program), (*arguments, *_NAMING)).stderr
-    found = _FAILED_PASS.search(said)
-    return f"pass {found[1] or found[2]} fails" if found else ""
-
-
-def _complaint(completed: Completed) -> dict[str, str]:
-    """Return what the driver says is wrong, the command and the stage that failed, empty if none did."""
-    for line in reversed(completed.stderr.splitlines()):
+    def build(self, words: tuple[str, ...]) -> MlirOffloadError | None:
+        """Do what a command line asks for; return the error of one that fails."""
+        bench = self.bench
+        place = str(bench.llvm.prefix)
+        cuda = (f"--cuda-path={bench.cuda}",) if bench.cuda else ()
+        # Results of a cache would tell nothing of the tools.
+        own = ("--no-cache", f"--llvm={place}", f"--for-clang={place}", *cuda)
+        build: Callable[[tuple[str, ...], Runner], None]
+        build = import_module(_TRIAL).build_trial
         try:
-            message = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(message, dict) and message.get("severity") == "error":
-            return {name: str(message.get(name, "")) for name in _TOLD}
-    status = describe_status(completed.returncode)
-    return dict.fromkeys(_TOLD, "") | {"message": f"mlir-offload ended with {status}"}
+            build((*own, *words), self)
+        except MlirOffloadError as error:
+            return error
+        return None
+
+    def run(self, command: Command, *, input_text: str | None = None) -> Completed:
+        """Run a program, not for longer than a probe; learn which pass of an mlir-opt fails."""
+        limited = replace(command, limit_s=PROBE_LIMIT_S)
+        if command.argv[1:] == ("--version",):
+            return knowing_versions(self.bench.runner).run(limited)
+        self.bench.started.append(command.program)
+        completed = self.bench.runner.run(limited, input_text=input_text)
+        if completed.returncode != 0 and command.program == "mlir-opt":
+            naming = replace(limited, argv=(*command.argv, *_NAMING))
+            found = _FAILED_PASS.search(self.bench.runner.run(naming, input_text=input_text).stderr)
+            self.failing = (found[1] or found[2]) if found else ""
+        return completed

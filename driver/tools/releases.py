@@ -119,11 +119,16 @@ def choose_releases(
     chosen = kinds_of(options.offload_archs) if kinds is None else kinds
     lowers = Role.LOWER in (roles or _roles(options))
     for llvm in dict.fromkeys((releases.mlir, releases.llvm)):
-        learn_llvm(llvm, chosen, runner, lowers=lowers and llvm == releases.mlir)
+        is_lowering = lowers and llvm == releases.mlir
+        learn_llvm(llvm, chosen, runner, lowers=is_lowering, sources=_sources(options))
     own = _own_programs(options)
     if not own:
         return releases
     return _with_own(releases, own, runner)
+
+
+def _sources(options: CompileOptions) -> list[Path]:
+    return [path for path in options.inputs if path.suffix in MLIR_SUFFIXES]
 
 
 def _own_programs(options: CompileOptions) -> dict[str, Path]:

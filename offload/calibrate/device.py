@@ -29,14 +29,12 @@ _EMPTY = "void probe(void) {}\n"
 
 def learn_nvptx(bench: ProbeBench) -> Learned:
     """Learn which architectures and PTX ISA versions clang takes, and the data layout."""
-    layout = _LAYOUT.search(bench.compile(_NVPTX, ("-emit-llvm",), _EMPTY))
     table = load_nvptx_table()
+    isa, layout = _isa_and_layout(bench, {isa for one in table.llvm for isa in one.isa})
     archs = _archs(bench, oldest=table.oldest_isa[0][0])
     known = dict(table.oldest_isa)
     new = {arch: _oldest_isa(bench, arch) for arch in archs if arch not in known}
-    row = NvptxRow(_isa(bench, {isa for one in table.llvm for isa in one.isa}), archs, new)
-    layouts = [NvptxLayoutRow(layout[1])] if layout else []
-    return Learned([row, *layouts])
+    return Learned([NvptxRow(isa, archs, new), *([NvptxLayoutRow(layout)] if layout else [])])
 
 
 def _archs(bench: ProbeBench, oldest: str) -> tuple[str, ...]:
@@ -53,18 +51,20 @@ def _archs(bench: ProbeBench, oldest: str) -> tuple[str, ...]:
     return archs
 
 
-def _isa(bench: ProbeBench, known: Iterable[int]) -> tuple[int, ...]:
-    """Return the PTX ISA versions whose feature clang knows, of those known and newer ones."""
+def _isa_and_layout(bench: ProbeBench, known: Iterable[int]) -> tuple[tuple[int, ...], str]:
+    """Return the PTX ISA versions whose feature clang knows, of those known and newer ones, and the data layout."""
     listed = sorted(known)
     tried = [*listed, *range(listed[-1] + 1, listed[-1] + _FURTHER_ISA)]
     features = [word for isa in tried for word in ("-target-feature", f"+ptx{isa}")]
-    arguments = ("-cc1", "-triple", _NVPTX, "-target-cpu", "sm_70", "-S", *features)
-    completed = bench.run("clang", (*arguments, "probe.c", "-o", "isa.s"))
+    arguments = ("-cc1", "-triple", _NVPTX, "-target-cpu", "sm_70", "-emit-llvm", *features)
+    (bench.folder / "probe.c").write_text(_EMPTY, encoding="utf-8")
+    completed = bench.run("clang", (*arguments, "probe.c", "-o", "-"))
     unknown = {int(number) for number in _UNKNOWN_FEATURE.findall(completed.stderr)}
     if completed.returncode != 0 or len(unknown) == len(tried):
         msg = "clang does not tell which PTX ISA versions it knows"
         raise CannotLearnError(msg)
-    return tuple(isa for isa in tried if isa not in unknown)
+    layout = _LAYOUT.search(completed.stdout)
+    return tuple(isa for isa in tried if isa not in unknown), layout[1] if layout else ""
 
 
 def _oldest_isa(bench: ProbeBench, arch: str) -> int:

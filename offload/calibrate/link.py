@@ -129,11 +129,14 @@ def _archives(bench: ProbeBench, abi: OffloadAbi, caller: bytes, callee: bytes) 
     library = "library.a"
     Path(bench.folder / library).unlink(missing_ok=True)
     bench.output("llvm-ar", ("rcs", library, member))
-    behind, before = (
-        max(map(len, _inputs(_dry_run(bench, files), bench.host)), default=0)
-        for files in ((first, library), (library, first))
-    )
-    if behind != 2:  # noqa: PLR2004 (the object and the member)
+    if _taken(bench, (library, first)):
+        return ArchivesRow(in_order=False)
+    if not _taken(bench, (first, library)):
         msg = "a device link takes no member of a static library"
         raise CannotLearnError(msg)
-    return ArchivesRow(before == 1)
+    return ArchivesRow(in_order=True)
+
+
+def _taken(bench: ProbeBench, files: Sequence[str]) -> bool:
+    """Say whether a device link takes both the object and the member of the library."""
+    return max(map(len, _inputs(_dry_run(bench, files), bench.host)), default=0) == 2  # noqa: PLR2004

@@ -35,7 +35,7 @@ class Learned(Struct):
 
 
 class ProbeBench(Struct):
-    """The programs, a folder for what they read and write, and how many were run.
+    """The programs, a folder for what they read and write, and the names of those that were run.
 
     `base` is the release whose rows count where the tools do not tell; `cuda` the root of a CUDA toolkit,
     `search_path` is PATH, before which a link has the folder of the tools, as ours do.
@@ -45,9 +45,14 @@ class ProbeBench(Struct):
     llvm: LlvmToolchain
     folder: Path
     base: int
-    count: int = 0
     cuda: Path | None = None
     search_path: str = ""
+    started: list[str] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """Return how many programs were run."""
+        return len(self.started)
 
     def run(self, name: str, arguments: Sequence[str | Path], text: str = "") -> Completed:
         """Run a program of the build. Raises CannotLearnError where it is not installed or hangs."""
@@ -74,7 +79,7 @@ class ProbeBench(Struct):
     ) -> Completed:
         """Run a program, in the folder of the bench. Raises CannotLearnError where it cannot be started or hangs."""
         argv = (str(program), *map(str, arguments))
-        self.count += 1
+        self.started.append(program.name)
         path = f"{self.llvm.prefix / 'bin'}{os.pathsep}{self.search_path}"
         # A dry run leaves the files that its commands would read.
         variables = (("PATH", path), ("TMPDIR", str(self.folder)), *environment)

@@ -15,22 +15,27 @@ from support.trunk import REAL, make_trunk, toolchain_in
 
 from mlir_offload.driver.tools import calibration
 from mlir_offload.driver.tools.calibration import (
-    Family,
     as_values,
     differing_lists,
     learn_toolchain,
     table_values,
 )
+from mlir_offload.driver.tools.family import PROGRAM_ROWS, Family
+from mlir_offload.driver.tools.learning import kinds_of
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.toolchain.errors import CompatibilityError
-from mlir_offload.toolchain.learned import LearnedRelease, forget_learned
+from mlir_offload.toolchain.learned import (
+    LearnedRelease,
+    forget_learned,
+    known_release,
+    parse_learned,
+)
 from mlir_offload.toolchain.learned_row import (
     AmdgpuProgramRow,
     CpuProgramRow,
     EntriesRow,
     MissingPassesRow,
     OffloadKindsRow,
-    PartProgramsRow,
     ProgramsRow,
     list_of,
 )
@@ -50,6 +55,15 @@ def _as_shipped(trunk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(trunk / "cache"))
     yield
     forget_learned()
+
+
+@pytest.fixture(scope="module")
+def compiled(trunk: Path, mlir_offload: list[str]) -> subprocess.CompletedProcess[str]:
+    """Return the first compilation with the build, which asks its tools; `a.o` and `a.json` lie beside the build."""
+    source = str(EXAMPLES / "saxpy.mlir")
+    command = [*mlir_offload, f"--llvm={trunk}", source, "--offload-arch=host,sm_80,gfx90a", "-c"]
+    outputs = ["-o", "a.o", "--manifest=a.json"]
+    return _run([*command, *outputs], trunk, XDG_CACHE_HOME=str(trunk / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -90,78 +104,53 @@ def test_what_is_learned_of_a_measured_release_is_what_the_tables_say(
     monkeypatch.setattr(calibration, "base_release", lambda _: other)
     llvm = toolchain_in(Path(f"/usr/lib/llvm-{major}"))
     families = [*DEVICE, Family.LINKS, *((Family.RECIPE,) if llvm.can_lower else ())]
-    # Seventeen links: of the newest release only; those for NVIDIA GPUs in tests/foreign/learned.py.
-    families += [Family.FORMS] if major == 22 else []
+    # Which images link: of the newest release only, below; those for NVIDIA GPUs in tests/foreign/learned.py.
     release = learn_toolchain(llvm, families, ProcessRunner(), is_fresh=True, is_quiet=True)
-    without = "no CUDA toolkit was found: images for NVIDIA GPUs cannot be linked"
-    assert release.assumed == ((f"images that link ({without})",) if major == 22 else ())
-    assert release.refused == ()
+    assert (release.assumed, release.refused) == ((), ())
     rows = {list_of(row): row for row in release.rows if not isinstance(row, MissingPassesRow)}
     assert len(rows) >= 15  # clang 15 tells no code object version
     for name, row in rows.items():
         assert (name, as_values(row)) == (name, table_values(row, major))
 
 
-def test_an_unknown_build_compiles_links_and_runs_what_the_release_does_that_it_is_made_from(
-    trunk: Path, tmp_path: Path, mlir_offload: list[str], monkeypatch: pytest.MonkeyPatch
+def test_an_unknown_build_compiles_what_the_release_does_that_it_is_made_from(
+    trunk: Path,
+    tmp_path: Path,
+    mlir_offload: list[str],
+    compiled: subprocess.CompletedProcess[str],
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    note = "LLVM 24.0.0git: not in the tables; learned from its tools"
+    assert f"{note} (47 probes, as LLVM 22)" in compiled.stderr
     release = [*mlir_offload, f"--llvm={trunk}"]
-    compiled = _run(
-        [
-            *release,
-            str(EXAMPLES / "saxpy.mlir"),
-            "--offload-arch=host,sm_80,gfx90a",
-            "-c",
-            "-o",
-            "a.o",
-        ],
-        tmp_path,
+    # Another kind, and a part of the recipe that the first program did not need.
+    source = str(ROOT / "driver" / "data" / "micro_bf16.mlir")
+    again = _run([*release, source, "--offload-arch=spirv64", "-c", "-o", "intel.o"], tmp_path)
+    assert f"{note} (14 probes, as LLVM 22)" in again.stderr
+    _run([*mlir_offload, "check", f"--llvm={trunk}", str(trunk / "a.o"), "intel.o"], tmp_path)
+    saxpy, host = str(EXAMPLES / "saxpy.mlir"), "--offload-arch=host"
+    bundled = _run(
+        [*mlir_offload, "bundle", f"--llvm={trunk}", saxpy, "-o", "a.mob", host], tmp_path
     )
-    assert (
-        "LLVM 24.0.0git: not in the tables; learned from its tools (30 probes, as LLVM 22)"
-        in compiled.stderr
-    )
-    linked = _run([*release, "a.o", "-o", "prog"], tmp_path)
-    assert "learned" not in linked.stderr
-    assert "saxpy: ok" in _run(["./prog"], tmp_path).stdout
-    intel = str(EXAMPLES / "square.mlir")
-    again = _run([*release, intel, "--offload-arch=spirv64", "-c", "-o", "intel.o"], tmp_path)
-    assert "(1 probe, as LLVM 22)" in again.stderr
-    _run([*mlir_offload, "check", f"--llvm={trunk}", "a.o", "intel.o"], tmp_path)
-    _run(
-        [
-            *mlir_offload,
-            "bundle",
-            f"--llvm={trunk}",
-            str(EXAMPLES / "saxpy.mlir"),
-            "-o",
-            "a.mob",
-            "--offload-arch=host",
-        ],
-        tmp_path,
-    )
+    assert "learned" not in bundled.stderr
     _run([*mlir_offload, "link", f"--llvm={trunk}", "a.mob", "-o", "again"], tmp_path)
     assert "saxpy: ok" in _run(["./again"], tmp_path).stdout
 
 
 def test_learned_rows_travel_with_objects_to_a_machine_that_does_not_ask_again(
-    trunk: Path, tmp_path: Path, mlir_offload: list[str]
+    trunk: Path,
+    tmp_path: Path,
+    mlir_offload: list[str],
+    compiled: subprocess.CompletedProcess[str],
 ) -> None:
-    source = str(EXAMPLES / "saxpy.mlir")
-    host = "--offload-arch=host"
-    _run(
-        [*mlir_offload, f"--llvm={trunk}", source, host, "-c", "-o", "a.o", "--manifest=a.json"],
-        tmp_path,
-    )
-    record = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert compiled.returncode == 0
+    record = json.loads((trunk / "a.json").read_text(encoding="utf-8"))
     build = record["predicate"]["buildDefinition"]["internalParameters"]
     assert build["learnedRows"]["version"] == "24.0.0git"
     elsewhere = str(tmp_path / "elsewhere")
-    linked = _run(
-        [*mlir_offload, f"--llvm={trunk}", "a.o", "-o", "prog"], tmp_path, XDG_CACHE_HOME=elsewhere
-    )
+    link = [*mlir_offload, f"--llvm={trunk}", str(trunk / "a.o"), "-o", "prog"]
+    linked = _run(link, tmp_path, XDG_CACHE_HOME=elsewhere)
     assert linked.stderr == ""
+    assert "saxpy: ok" in _run(["./prog"], tmp_path).stdout
     sections = _run([str(REAL / "llvm-readelf"), "-SW", "prog"], tmp_path).stdout
     assert ".mlir_offload.learned" not in sections
 
@@ -174,7 +163,20 @@ def test_rows_that_were_printed_serve_where_the_build_is_not_installed(
     refused = _run(command, tmp_path, status=4)
     assert "the offloading ABI of LLVM 24 is not known" in refused.stderr
     assert "mlir-offload learn --llvm=24 --json" in refused.stderr
-    printed = _run([*mlir_offload, "learn", f"--llvm={trunk}", "--json"], tmp_path)
+    # Links for NVIDIA GPUs are tried by tests/foreign/learned.py.
+    learn = [*mlir_offload, "learn", f"--llvm={trunk}", "--json"]
+    printed = _run(learn, tmp_path, CUDA_PATH="none")
+    learned = parse_learned(printed.stdout, "learn")
+    without = "no CUDA toolkit was found: images for NVIDIA GPUs cannot be linked"
+    forms, *others = learned.assumed
+    assert forms == f"images that link ({without})"
+    # The build has no libraries of its own.
+    assert all("libmlir_async_runtime.so of LLVM 24" in other for other in others)
+    assert differing_lists(learned) == ()
+    lists = {list_of(row) for row in learned.rows}
+    images = ("host", "amdgcn", "spirv")
+    assert {f"offload_abi.linked_images.{device}" for device in images} <= lists
+    assert {list_of(row({})) for row in PROGRAM_ROWS.values()} <= lists
     (tmp_path / "rows.json").write_text(printed.stdout, encoding="utf-8")
     _run(command, tmp_path, MLIR_OFFLOAD_LEARNED="rows.json")
 
@@ -303,27 +305,20 @@ _MISLOWERS = (
 
 
 def test_micro_programs_tell_of_a_recipe_that_fails_or_computes_something_else(
-    tmp_path: Path, mlir_offload: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    prefix = make_trunk(tmp_path / "llvm", {"mlir-opt": _MISLOWERS})
-    families = (Family.ABI, Family.RECIPE, Family.AMDGPU, Family.LINKS)
-    programs = (Family.CPU_PROGRAM, Family.AMDGPU_PROGRAM, Family.PART_PROGRAMS)
-    llvm = toolchain_in(prefix)
-    learned = learn_toolchain(llvm, (*families, *programs), ProcessRunner(), is_quiet=True)
-    failed = {type(row): row.failed for row in learned.rows if isinstance(row, ProgramsRow)}
+    llvm = toolchain_in(make_trunk(tmp_path / "llvm", {"mlir-opt": _MISLOWERS}))
     wrong = "its result 0 is 173 on the CPU, and 127 is right"
-    assert failed[CpuProgramRow] == {"core": wrong}
-    assert failed[AmdgpuProgramRow]["core"].startswith("pass ConvertAMDGPUToROCDLPass fails: ")
-    assert failed[PartProgramsRow] == {}
-    source = str(EXAMPLES / "saxpy.mlir")
-    command = [*mlir_offload, f"--llvm={prefix}", source, "--offload-arch=host", "-c", "-o", "a.o"]
-    refused = _run(command, tmp_path, status=4)
-    assert (
-        f"LLVM 24.0.0git cannot be used to lower: micro program on the CPU: {wrong}"
-        in refused.stderr
-    )
-    assert "learned" not in refused.stderr
+    with pytest.raises(
+        CompatibilityError, match=f"cannot be used to lower: micro program on the CPU: {wrong}"
+    ):
+        calibration.calibrate(llvm, kinds_of(["gfx90a"]), ProcessRunner(), lowers=True)
+    learned = known_release(24)
+    assert learned is not None
+    failed = {type(row): row.failed for row in learned.rows if isinstance(row, ProgramsRow)}
+    assert failed[CpuProgramRow] == {"results": wrong}
+    assert failed[AmdgpuProgramRow]["lowering"].startswith("pass ConvertAMDGPUToROCDLPass fails: ")
 
 
 def test_two_builds_of_one_number_that_differ_are_not_mixed(

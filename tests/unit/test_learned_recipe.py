@@ -9,7 +9,7 @@ import pytest
 from mlir_offload.offload.calibrate.probe import ProbeBench
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.learned import LearnedRelease, forget_learned, learn_release
-from mlir_offload.toolchain.learned_row import PartProgramsRow
+from mlir_offload.toolchain.learned_row import AsyncProgramRow, DivisionProgramRow
 from mlir_offload.translate.calibrate import learn_recipe
 from mlir_offload.translate.pipelines import load_recipe, recipe_options
 
@@ -50,8 +50,11 @@ def test_an_option_that_is_gone_is_named_with_those_that_the_pass_has() -> None:
 
 
 def test_a_part_that_a_build_lowers_wrongly_is_refused_where_a_program_needs_it() -> None:
-    row = PartProgramsRow({"division": "its result 0 is 1", "async": "pass X fails"})
-    learn_release(LearnedRelease("24.0.0git", 24, 22, "identity", (row,)))
+    rows = (
+        DivisionProgramRow({"results": "its result 0 is 1"}),
+        AsyncProgramRow({"lowering": "pass X fails"}),
+    )
+    learn_release(LearnedRelease("24.0.0git", 24, 22, "identity", rows))
     try:
         recipe = load_recipe(24)
         needs = frozenset({"division"})

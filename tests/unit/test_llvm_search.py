@@ -260,6 +260,11 @@ def test_a_fork_with_numbers_of_its_own_is_not_taken_for_a_release(
         ("clang version 20.1.8", "20.1.8", False),
         ("AMD clang version 19.0.0git (https://github.com/RadeonOpenCompute/llvm-project roc-6.4.1)", "19.0.0git", False),
         ("AMD clang version 22.1.8 (CLANG: AOCC_6.0.0-Build#1)", "22.1.8", False),
+        ("AMD clang version 22.0.0git (https://github.com/ROCm/llvm-project.git 27682a1636+PATCHED:0) roc-7.1.0", "22.0.0git", False),
+        ("clang version 22.1.8 (https://github.com/intel/llvm 2b1c0e4)", "22.1.8", False),
+        ("Homebrew clang version 22.1.8", "22.1.8", True),
+        ("clang version 22.1.8 (openSUSE)", "22.1.8", True),
+        ("clang version 24.0.0git\nTarget: x\nBuild config: +unoptimized, +assertions", "24.0.0git", False),
         ("Android (12345678, based on r522817) clang version 22.1.8", "22.1.8", False),
     ],
 )  # fmt: skip
@@ -488,3 +493,52 @@ def test_a_profile_brings_programs_of_several_packages_together(tmp_path: Path) 
     tools = FakeTools({**says(mlir, "22.1.8", ["mlir-opt"]), **says(clang, "22.1.8", ["clang"])})
     chosen = choose(tools, SearchPlaces(path=(profile,), root=tmp_path / "empty"))
     assert (chosen.prefix, chosen.is_complete) == (profile.parent, True)
+
+
+def test_a_conda_environment_with_a_suffix_at_clang_alone_is_one_installation(
+    tmp_path: Path,
+) -> None:
+    conda = install(tmp_path / "conda", LOWER)
+    install(conda, LINK, suffix="-22")
+    tools = FakeTools(
+        {**says(conda, "22.1.8", ["mlir-opt"]), **says(conda, "22.1.8", ["clang-22"])}
+    )
+    places = search_places({"CONDA_PREFIX": str(conda), "PATH": "/nothing"}, ())
+    for request in (None, ToolchainRequest(str(conda), "--llvm")):
+        chosen = choose(
+            tools, SearchPlaces(llvm=request, path=places.path, root=tmp_path / "empty")
+        )
+        assert chosen.is_complete
+        assert chosen.tool("clang") == conda / "bin" / "clang-22"
+        assert chosen.tool("mlir-opt") == conda / "bin" / "mlir-opt"
+
+
+def test_programs_of_two_releases_are_not_filled_up_to_one(tmp_path: Path) -> None:
+    conda = install(tmp_path / "conda", LOWER)
+    install(conda, LINK, suffix="-22")
+    tools = FakeTools(
+        {**says(conda, "19.1.7", ["mlir-opt"]), **says(conda, "22.1.8", ["clang-22"])}
+    )
+    with pytest.raises(ToolchainError, match=r"LLVM 19\.1\.7 in .* has no clang"):
+        choose(tools, SearchPlaces(llvm=ToolchainRequest(str(conda), "--llvm"), root=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("prefix", "is_of_system"),
+    [
+        ("/usr", True),
+        ("/usr/lib/llvm-22", True),
+        ("/usr/lib64/llvm22", True),
+        ("/usr/lib/llvm/22", True),
+        ("/usr/local", False),
+        ("/opt/rocm/llvm", False),
+        ("/home/me/llvm-project/build", False),
+        ("/nix/store/a-llvm-22.1.8", False),
+    ],
+)
+def test_the_library_of_the_system_is_not_that_of_a_static_build_elsewhere(
+    *, prefix: str, is_of_system: bool
+) -> None:
+    directories = load_llvm_table().library_directories_of(Path(prefix))
+    assert ("/usr/lib64" in directories) == is_of_system
+    assert "lib" in directories

@@ -307,6 +307,17 @@ def test_launch_bounds_that_nothing_would_heed_are_refused(
         split_program(text, SplitOptions(source_text=SOURCE, unit_id="p", llvm_major=major))
 
 
+@pytest.mark.parametrize(("major", "is_kept"), [(21, False), (22, True)])
+def test_default_flags_that_llvm_21_reads_as_those_of_arith_are_left_out(
+    *, major: int, is_kept: bool
+) -> None:
+    call = '%9 = "llvm.call"() <{callee = @f, fastmathFlags = #llvm.fastmath<none>}> : () -> i32 loc(#loc2)'
+    options = SplitOptions(source_text=SOURCE, unit_id="p", llvm_major=major)
+    text = split_program(module(host(call)), options).host_text
+    assert ("#llvm.fastmath<none>" in text) == is_kept
+    assert "callee = @f" in text
+
+
 def main_of(kind: str) -> str:
     name = "llvm" if kind.startswith("!llvm.func") else "func"
     return "\n".join(

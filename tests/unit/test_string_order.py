@@ -3,15 +3,22 @@ from __future__ import annotations
 import pytest
 
 from mlir_offload.offload.string_order import djb_hash, hash_value, written_order
+from mlir_offload.offload.xxh3 import xxh3_64
 
 USUAL = (b"file", b"triple", b"arch", b"kind")
 
-# What the packagers of LLVM 15, 16, 19 and 22 wrote.
+# What the packagers of LLVM 15, 16, 19, 22 and 23 wrote.
 ORDERS = {
     15: ("StringMap", "StringMap"),
     16: ("DenseMap", "StringMap"),
     22: ("DenseMap", "MapVector"),
+    23: ("DenseMap of LLVM 23", "MapVector"),
 }
+# Of the keys key0 to key59, with which the table grows and buckets are taken: by the packager of LLVM 23.1.
+_GROWN = """
+30 12 18 arch 35 28 0 42 31 triple 8 9 52 39 44 51 17 15 24 2 26 34 5 21 49 1 54 47 7 40 32 38 11 22
+59 36 19 48 50 27 3 55 10 45 56 4 6 16 33 29 53 43 46 58 23 20 57 13 25 37 41 14
+"""
 
 
 @pytest.mark.parametrize(
@@ -25,12 +32,37 @@ ORDERS = {
         (22, (b"foo", b"zeta"), b"arch zeta triple foo"),
         (15, (b"feature",), b"triple feature arch"),
         (22, (b"feature",), b"feature arch triple"),
+        (23, (), b"arch triple"),
+        (23, (b"feature", b"foo", b"mode"), b"arch foo triple mode feature"),
     ],
 )
 def test_strings_are_walked_as_llvms_containers_are(
     major: int, extra: tuple[bytes, ...], order: bytes
 ) -> None:
     assert b" ".join(written_order((*USUAL, *extra), ORDERS[major])) == order
+
+
+def test_the_table_of_llvm_23_probes_one_bucket_after_the_other() -> None:
+    keys = [b"file", b"triple", b"arch", *(b"key%d" % number for number in range(60)), b"kind"]
+    written = [key.decode().removeprefix("key") for key in written_order(keys, ORDERS[23])]
+    assert written == _GROWN.split()
+
+
+@pytest.mark.parametrize(
+    ("length", "value"),
+    [
+        # Of the xxhash package of PyPI, for the bytes 0, 7, 14 ... modulo 251.
+        (0, 0x2D06800538D394C2),
+        (3, 0xC3489259E968AD9E),
+        (8, 0xB88DEE77F6BF6980),
+        (16, 0x9DA23836ADF2BE1E),
+        (100, 0x1023AE92E631EAC5),
+        (200, 0xD12016B53C9565BA),
+        (1500, 0xDE3153DCB8699975),
+    ],
+)
+def test_xxh3_is_that_of_64_bits(length: int, value: int) -> None:
+    assert xxh3_64(bytes(at * 7 % 251 for at in range(length))) == value
 
 
 @pytest.mark.parametrize("key", [b"", b"a", b"arch", bytes(range(256))])

@@ -60,6 +60,7 @@ from mlir_offload.translate.unit import owner_of, unit_of
 if TYPE_CHECKING:
     from mlir_offload.translate.gpu_binary import GpuBinary
 
+_NO_FLAGS = "#llvm.fastmath<none>"
 _C_INTERFACE = "llvm.emit_c_interface"
 
 
@@ -156,7 +157,12 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
     arguments = ArgumentRewriter(rules.kernels.launches, rules.kernels.narrow)
     host_text = _host(
-        module, symbols, locations, arguments, describes_memory=options.describes_memory
+        module,
+        symbols,
+        locations,
+        arguments,
+        describes_memory=options.describes_memory,
+        faults=load_faults(options.llvm_major),
     )
     return SplitProgram(
         host_text=host_text,
@@ -309,6 +315,7 @@ def _host(
     arguments: ArgumentRewriter,
     *,
     describes_memory: bool,
+    faults: frozenset[str],
 ) -> str:
     makers = chains, transfers = AsyncRewriter(), TransferRewriter()
     body: list[Operation] = []
@@ -326,11 +333,20 @@ def _host(
         transfers.rewrite_function(operation)
         arguments.rewrite_function(operation)
         rename_launches(operation, launched, symbols)
+        if "equal_attribute_text" in faults:
+            _drop_default_flags(operation)
         body.append(operation)
     if describes_memory:
         body += describe_launches(body)
     calls = [one for maker in makers for one in maker.declarations(declared)]
     return module.render_part([*body, *calls])
+
+
+def _drop_default_flags(function: Operation) -> None:
+    """Leave out fast-math flags of the llvm dialect that are the default."""
+    for operation in function.walk_inside():
+        if operation.name.startswith("llvm.") and operation.attribute("fastmathFlags") == _NO_FLAGS:
+            del operation.signature.properties["fastmathFlags"]
 
 
 def _placeholder(symbol: str, operation: Operation) -> Operation:
