@@ -11,7 +11,7 @@ import contextlib
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -240,9 +240,6 @@ def _read_all(descriptor: int, offset: int, size: int) -> bytes:
 
 # The most that Linux copies at once.
 _AT_ONCE = 0x7FFFF000
-
-# Source, target, size, offset in the source; the number of bytes copied.
-_Copy = Callable[[int, int, int, int], int]
 
 
 def copy_view(view: ByteView, descriptor: int) -> None:
