@@ -29,6 +29,7 @@ _PROGRAMS = {
     "intrinsics": "intrinsics.yaml",
     "signatures": "intrinsic_signatures.yaml",
     "processors": "",
+    "launch_attributes": "",
     "constructs": "",
 }
 

@@ -201,6 +201,30 @@ def test_both_bounds_of_a_block_are_told_whatever_reads_them() -> None:
     assert errors(skews(text.replace('"nvvm.maxntid"="128" ', ""), 22)) == set()
 
 
+@pytest.mark.llvm(19)
+@pytest.mark.llvm(22)
+def test_bounds_of_clusters_are_told_to_each_release_that_does_not_read_them_as_they_are_written() -> (
+    None
+):
+    kernel = NVPTX + "define ptx_kernel void @f() ATTRIBUTE {\n ret void\n}\n"
+    annotated = (
+        kernel.replace("ATTRIBUTE", "")
+        + '!nvvm.annotations = !{!0}\n!0 = !{ptr @f, !"NAME", i32 2}\n'
+    )
+    texts = {
+        (kernel.replace("ATTRIBUTE", '"nvvm.blocksareclusters"'), 22): 22,
+        (kernel.replace("ATTRIBUTE", '"nvvm.cluster_dim"="2"'), 22): 21,
+        (annotated.replace("NAME", "cluster_dim_x"), 19): 20,
+        (annotated.replace("NAME", "maxclusterrank"), 19): 18,
+        (annotated.replace("NAME", "maxntidx"), 19): 15,
+    }
+    for (text, writer), since in texts.items():
+        for release in (15, 17, 18, 19, 20, 21, 22):
+            expected = {"BC015"} if release < since else set()
+            assert errors(skews(text, release, writer)) & {"BC015"} == expected
+            assert errors(list(check_text(text, Consumer(release)))) & {"BC015"} == expected
+
+
 def device_library(version: int, flag: int) -> str:
     return AMDGPU + (
         "declare void @__ockl_f()\n"

@@ -18,7 +18,12 @@ from mlir_offload.toolchain.bitcode.type import BitcodeType
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.identity import parse_signature
 from mlir_offload.toolchain.skew.limits import load_limits, newest_numbers
-from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp, check_openmp_structure
+from mlir_offload.toolchain.skew.symbol import (
+    check_intrinsic,
+    check_openmp,
+    check_openmp_structure,
+    lost_values,
+)
 
 _MEMORY = 86
 _WIDE_BITS = 128
@@ -148,29 +153,24 @@ def _conventions(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _launch_bounds(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report bounds that stand in attributes alone, which older releases do not look at."""
+    """Report bounds in attributes or annotations that a release does not look at."""
     table = load_limits()
-    if consumer.llvm >= table.launch_since or not module.triple.startswith(_NVIDIA):
+    if consumer.llvm >= table.all_bounds_since or not module.triple.startswith(_NVIDIA):
         return
     annotated: dict[str, set[object]] | None = None
+    if consumer.llvm < table.all_annotations_since:
+        annotated = _annotations(module)
     for function in module.functions:
-        given = [
-            name for name in table.launch_annotations if _string(module, function, name) is not None
-        ]
+        given = [name for name in table.launch if _string(module, function, name) is not None]
         if given and annotated is None:
             annotated = _annotations(module)
+        own = (annotated or {}).get(function.name, set())
         # To a function that is not a kernel the bounds mean nothing in any release.
-        is_kernel = function.calling_convention == _PTX_KERNEL
-        if not is_kernel and "kernel" not in (annotated or {}).get(function.name, ()):
+        if function.calling_convention != _PTX_KERNEL and "kernel" not in own:
             continue
-        lost = [
-            name
-            for name in given
-            if table.launch_annotations[name] not in (annotated or {}).get(function.name, ())
-        ]
+        lost = table.lost_bounds(given, own, consumer.llvm)
         if lost:
-            values = {"names": ", ".join(lost), "consumer": consumer.llvm}
-            yield Skew("BC015", values | {"needed": table.launch_since}, function.name)
+            yield Skew("BC015", lost_values(lost, given, consumer), function.name)
 
 
 def _annotations(module: BitcodeModule) -> dict[str, set[object]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -73,6 +73,15 @@ class ConventionRow(Struct, frozen=True):
     since: int
 
 
+class LaunchRow(Struct, frozen=True):
+    """What a kernel says of its launches: an attribute, and the annotation of the same meaning; '' if there is none."""
+
+    attribute: str
+    since: int
+    annotation: str = ""
+    annotation_since: int = 0
+
+
 class LimitsTable(Struct, frozen=True):
     """All of it. `newest` are the highest numbers that a bitcode reader knows, by list.
 
@@ -87,8 +96,7 @@ class LimitsTable(Struct, frozen=True):
     debug_records: Mapping[int, DebugRecord]
     instruction_flags: Mapping[str, int]
     memory: tuple[tuple[int, tuple[str, ...]], ...]
-    launch_since: int
-    launch_annotations: Mapping[str, str]
+    launch: Mapping[str, LaunchRow]
     wide_integer_since: int
     back_ends: Mapping[str, Mapping[str, int]]
     openmp_parameters: Mapping[str, Steps]
@@ -102,6 +110,28 @@ class LimitsTable(Struct, frozen=True):
     def back_end_since(self, triple: str, construct: str) -> int:
         """Return the first release whose back end for a target takes a construct; 0 where all do."""
         return self.back_ends.get(triple.partition("-")[0].rstrip("64"), {}).get(construct, 0)
+
+    def lost_bounds(
+        self, given: Collection[str], annotated: Collection[object], release: int
+    ) -> tuple[LaunchRow, ...]:
+        """Return what a kernel says of its launches that a release does not look at."""
+        return tuple(
+            row
+            for row in self.launch.values()
+            if (row.attribute in given or (row.annotation and row.annotation in annotated))
+            and not (row.attribute in given and release >= row.since)
+            and not (row.annotation in annotated and release >= row.annotation_since)
+        )
+
+    @property
+    def all_bounds_since(self) -> int:
+        """Return the first release that reads all of the attributes."""
+        return max(row.since for row in self.launch.values())
+
+    @property
+    def all_annotations_since(self) -> int:
+        """Return the first release that reads all of the annotations."""
+        return max(row.annotation_since for row in self.launch.values())
 
     def memory_locations(self, release: int) -> tuple[str, ...]:
         """Return what the places of memory(...) stand for in a release; none before there was any."""
@@ -132,7 +162,6 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
     """Return the checked tables. Raises ValueError naming the row that is wrong."""
     _check_names("newest", table["newest"], _NEWEST)
     _check_names("instruction_flags", table["instruction_flags"], _FLAGGED)
-    launch = table["launch_attributes"]
     return LimitsTable(
         readers=tuple(int(release) for release in table["releases"]),
         newest={name: _rising(name, values) for name, values in table["newest"].items()},
@@ -148,8 +177,7 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
         },
         instruction_flags={name: int(since) for name, since in table["instruction_flags"].items()},
         memory=_memory(table["memory_locations"]),
-        launch_since=int(launch["since"]),
-        launch_annotations={str(name): str(of) for name, of in launch["annotations"].items()},
+        launch={str(row["attribute"]): LaunchRow(**row) for row in table["launch_attributes"]},
         wide_integer_since=int(table["wide_integer_since"]),
         back_ends={
             str(target): {str(name): int(since) for name, since in rows.items()}

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.intrinsics import load_intrinsics
-from mlir_offload.toolchain.skew.limits import load_limits
+from mlir_offload.toolchain.skew.limits import LaunchRow, load_limits
 from mlir_offload.toolchain.skew.signature import load_signatures
 
 _MINIMUM = ("llvm.minimum.", "llvm.maximum.")
+
+
+def lost_values(
+    lost: Sequence[LaunchRow], given: Collection[str], consumer: Consumer
+) -> dict[str, object]:
+    """Return what the message of lost launch bounds says."""
+    names = [row.attribute if row.attribute in given else row.annotation for row in lost]
+    needed = max(row.since if row.attribute in given else row.annotation_since for row in lost)
+    return {"names": ", ".join(names), "consumer": consumer.llvm, "needed": needed}
 
 
 def check_openmp(name: str, parameters: int, consumer: Consumer) -> Skew | None:

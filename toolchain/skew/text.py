@@ -14,7 +14,12 @@ from mlir_offload.toolchain.amdgpu import hidden_layout
 from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.skew.fact import HIDDEN_ARGUMENTS, ORDERED_ACCESS, Consumer, Skew
 from mlir_offload.toolchain.skew.limits import code_object_of, load_limits
-from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp, check_openmp_structure
+from mlir_offload.toolchain.skew.symbol import (
+    check_intrinsic,
+    check_openmp,
+    check_openmp_structure,
+    lost_values,
+)
 from mlir_offload.toolchain.tables import load_table
 
 _WORD = r"(?<![\w@%$.\"!-])"
@@ -199,16 +204,9 @@ def _launch_bounds(text: str, groups: Mapping[str, str], consumer: Consumer) -> 
         given = dict.fromkeys(_LAUNCH.findall(own + match[3]))
         if {"nvvm.maxntid", "nvvm.reqntid"} <= set(given):
             yield _at(Skew("NV009", {}, name), text, match.start())
-        lost = [
-            one
-            for one in given
-            if one in table.launch_annotations
-            and table.launch_annotations[one] not in annotated.get(name, ())
-        ]
-        if lost and consumer.llvm < table.launch_since:
-            values = {"names": ", ".join(lost), "consumer": consumer.llvm}
-            skew = Skew("BC015", values | {"needed": table.launch_since}, name)
-            yield _at(skew, text, match.start())
+        lost = table.lost_bounds(given, annotated.get(name, ()), consumer.llvm)
+        if lost:
+            yield _at(Skew("BC015", lost_values(lost, given, consumer), name), text, match.start())
 
 
 def _back_end_stops(text: str, triple: str, consumer: Consumer) -> Iterator[Skew]:
