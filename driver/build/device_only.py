@@ -49,6 +49,7 @@ def compile_device_only(context: BuildContext) -> None:
     _check_inputs(context)
     tasks = [partial(_compile, _for_text(context), *pair) for pair in context.compiled.items()]
     made = [file for files in parallel_map(tasks) for file in files]
+    _check_made(context, made)
     if context.options.makes_fat_binary:
         made = _fat_binaries(context, made)
     outputs = _outputs(context, made)
@@ -64,6 +65,18 @@ def _check_inputs(context: BuildContext) -> None:
         if path.suffix not in MLIR_SUFFIXES | GPU_CPP.keys():
             msg = f"{path} has no device code of its own"
             raise UsageError(msg, hint="--offload-device-only takes .mlir, .cu and .hip files")
+
+
+def _check_made(context: BuildContext, made: Sequence[DeviceFile]) -> None:
+    """Raise UsageError for an input of which there is nothing to write."""
+    for source in context.compiled:
+        if all(file.source != source for file in made):
+            archs = ", ".join(target.arch for target in context.targets)
+            msg = f"{source} has no device code for {archs}"
+            hint = (
+                "name GPUs that it has kernels for; -fgpu-rdc keeps functions that no kernel calls"
+            )
+            raise UsageError(msg, hint=hint)
 
 
 def _for_text(context: BuildContext) -> BuildContext:
