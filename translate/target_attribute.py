@@ -85,7 +85,8 @@ def parse_target(attribute: Attribute) -> TargetAttribute | None:
         kind,
         opt_level=-1 if opt_level is None else opt_level,
         link=tuple(item.string for item in fields.get("link", Attribute("")).elements),
-        flags=tuple(flags),
+        # A name that is no identifier, such as one with a hyphen, is printed as a string.
+        flags=tuple(Attribute(name).string or name for name in flags),
         **{
             name: fields[name].string
             for name in ("chip", "features", "triple", "abi")

@@ -56,6 +56,7 @@ def compile_device_only(context: BuildContext) -> None:
     _check_inputs(context)
     tasks = [partial(_compile, _for_text(context), *pair) for pair in context.compiled.items()]
     made = [file for files in parallel_map(tasks) for file in files]
+    _check_made(context, made)
     if context.options.makes_fat_binary:
         made = _fat_binaries(context, made)
     outputs = _outputs(context, made)
@@ -79,6 +80,18 @@ def _check_inputs(context: BuildContext) -> None:
         if build_of(target.kind).code_ending != code:
             msg = f"{_FORMS[ending]}: there is no such code for {target.arch}"
             raise UsageError(msg, hint=_FORM_HINTS[code])
+
+
+def _check_made(context: BuildContext, made: Sequence[DeviceFile]) -> None:
+    """Raise UsageError for an input of which there is nothing to write."""
+    for source in context.compiled:
+        if all(file.source != source for file in made):
+            archs = ", ".join(target.arch for target in context.targets)
+            msg = f"{source} has no device code for {archs}"
+            hint = (
+                "name GPUs that it has kernels for; -fgpu-rdc keeps functions that no kernel calls"
+            )
+            raise UsageError(msg, hint=hint)
 
 
 def _for_text(context: BuildContext) -> BuildContext:

@@ -42,6 +42,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "k.mlir").write_text(SAXPY.read_text())
     (tmp_path / "h.h").write_text("#define ZERO 0\n")
     (tmp_path / "m.c").write_text('#include "h.h"\nint main(void) { return ZERO; }\n')
+    (tmp_path / "n.mlir").write_text("func.func @f() { return }\n")
     (tmp_path / "m.cc").write_text("int f() { return 1; }\n")
     (tmp_path / "text").write_text('#include "h.h"\nint main(void) { return ZERO; }\n')
     return tmp_path
@@ -367,6 +368,11 @@ def test_an_mlir_opt_of_the_user_is_used_and_named_by_the_identity_of_the_tools(
         ("-c k.mlir -ffrobnicate", "unknown argument: '-ffrobnicate'", "clang"),
         ("-c k.mlir -Werror -I.", "'-I .' [-Werror,-Wunused-command-line-argument]", ""),
         ("-lib k.mlir", "'-lib' of nvcc is not supported", "ar rcs"),
+        (
+            "--offload-device-only -c n.mlir",
+            "n.mlir has no device code for host",
+            "-fgpu-rdc keeps",
+        ),
         ("--mlir-opt=/bin/true -c k.mlir", "printed no version", "mlir-opt"),
     ],
 )
@@ -379,7 +385,7 @@ def test_a_mistake_is_told_with_what_was_meant(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     del here
-    assert run([*words.split(), *([HOST] if "k.mlir" in words else [])], monkeypatch) in {2, 3, 7}
+    assert run([*words.split(), *([HOST] if ".mlir" in words else [])], monkeypatch) in {2, 3, 7}
     error = capfd.readouterr().err
     assert said in error
     assert hint in error

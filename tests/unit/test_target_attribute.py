@@ -35,9 +35,18 @@ def test_every_field_is_read() -> None:
     )
 
 
+def test_a_flag_is_read_as_mlir_opt_prints_it() -> None:
+    (target,) = read_targets(
+        Attribute('[#nvvm.target<flags = {"collect-compiler-diagnostics", fast}>]'), ""
+    )
+    assert target.flags == ("collect-compiler-diagnostics", "fast")
+
+
 def test_a_flag_that_would_not_be_heeded_is_refused() -> None:
     with pytest.raises(SourceError, match="flag unsafe"):
         read_targets(Attribute('[#nvvm.target<flags = {unsafe = "x"}>]'), "a.mlir:1:1")
+    with pytest.raises(SourceError, match="flag no-such of"):
+        read_targets(Attribute('[#nvvm.target<flags = {"no-such"}>]'), "a.mlir:1:1")
 
 
 @pytest.mark.parametrize(
