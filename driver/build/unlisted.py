@@ -1,20 +1,21 @@
-"""Options that clang does not list, if no input is of clang's languages: clang says whether they exist."""
+"""Options that clang does not list, if no input is of clang's languages: clang knows whether they exist."""
 
 from __future__ import annotations
 
-from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.option.checks import warn_of_arguments
 from mlir_offload.driver.option.clang_option import find_clang_option
 from mlir_offload.driver.option.compile_options import PREPROCESSED_SUFFIXES, CompileOptions
 from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.toolchain.process import Command
+from mlir_offload.translate.tool_message import Severity, parse_messages
 
 
 def check_unlisted(context: BuildContext) -> None:
-    """Raise UsageError for an option that clang does not have.
+    """Warn of an option that clang does not have. Raises UsageError with -Werror.
 
-    Such an option is passed on for C and C++, where clang finds it. Without such an input it would
-    be dropped, and a misspelled option with it.
+    Such an option is passed on for C and C++, where clang rejects it. Without such an input it would
+    be dropped, and a misspelled option with it. Flags of a project may be for GCC, so that it is no error.
     """
     options = context.options
     if not options.compiler_arguments or not PREPROCESSED_SUFFIXES.isdisjoint(
@@ -25,7 +26,10 @@ def check_unlisted(context: BuildContext) -> None:
     if words:
         clang = str(context.llvm.tool("clang"))
         command = Command((clang, "-fsyntax-only", *words, "-x", "c++", "/dev/null"))
-        context.executor.tool(command, None, diagnose=clang_error)
+        completed = context.executor.runner.run(command)
+        said = parse_messages(command.program, completed.stderr)
+        errors = (one.text for one in said if one.severity is Severity.ERROR)
+        warn_of_arguments(options, errors)
 
 
 def _unlisted(options: CompileOptions) -> list[str]:

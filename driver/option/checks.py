@@ -116,17 +116,20 @@ UNUSED = "[-Wunused-command-line-argument]"
 
 def warn_of_unused(options: CompileOptions) -> None:
     """Warn of arguments that say nothing for these inputs and this stage. Raises UsageError with -Werror."""
-    if options.hides_unused or _HIDDEN in options.compiler_arguments:
-        return
+    warn_of_arguments(options, _unused(options))
+
+
+def warn_of_arguments(options: CompileOptions, texts: Iterable[str]) -> None:
+    """Warn of what nothing uses, unless the options hide it. Raises UsageError with -Werror."""
     arguments = options.compiler_arguments
+    if options.hides_unused or _HIDDEN in arguments:
+        return
     if not _ERRORS.isdisjoint(arguments) and _NO_ERRORS.isdisjoint(arguments):
-        errors = [
-            UsageError(f"{text} {UNUSED.replace('[', '[-Werror,')}") for text in _unused(options)
-        ]
+        errors = [UsageError(f"{text} {UNUSED.replace('[', '[-Werror,')}") for text in texts]
         if errors:
             raise joined(errors)
         return
-    for text in _unused(options):
+    for text in texts:
         show_warning(f"{text} {UNUSED}", "")
 
 

@@ -19,9 +19,15 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from mlir_offload.driver.cli import main
+from mlir_offload.driver.message.options import MessageOptions
+from mlir_offload.driver.message.report import report
+
 CASES = Path(__file__).with_name("mistakes.txt")
 _FILE = re.compile(r"^--- (.*)\n", re.MULTILINE)
 _CALL = re.compile(r"^\$ mlir-offload (.*)\n(?:exit status (\d+)\n)?", re.MULTILINE)
+# What the machine has is not what is tested.
+ENVIRONMENT = {"MLIR_OFFLOAD_JOBS": "2", "LC_ALL": "C.UTF-8"}
 pytestmark = pytest.mark.llvm(22)
 
 
@@ -65,29 +71,41 @@ def _call(text: str) -> Call:
     return Call(match[1], int(match[2] or 0), text[match.end() :].rstrip("\n"))
 
 
-def run_case(command: Sequence[str], mistake: Mistake, folder: Path) -> tuple[Call, ...]:
-    """Return what the calls of a case do now."""
+def write_files(mistake: Mistake, folder: Path) -> None:
+    """Write the files of a case."""
     for name, text in mistake.files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    return tuple(_run(command, call, folder) for call in mistake.calls)
 
 
-def _run(command: Sequence[str], call: Call, folder: Path) -> Call:
-    words = [word.encode().decode("unicode_escape") for word in shlex.split(call.line)]
-    # What the machine has is not what is tested.
-    environment = {**os.environ, "MLIR_OFFLOAD_JOBS": "2", "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(
-        [*command, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    text = (done.stdout + done.stderr).replace(str(folder), "DIR").rstrip("\n")
-    return Call(call.line, done.returncode, text)
+def words_of(call: Call) -> list[str]:
+    """Return the command line of a call."""
+    return [word.encode().decode("unicode_escape") for word in shlex.split(call.line)]
+
+
+def told(call: Call, status: int, printed: str, folder: Path) -> Call:
+    """Return a call as it is now, with what it printed to standard output and then to standard error."""
+    return Call(call.line, status, printed.replace(str(folder), "DIR").rstrip("\n"))
 
 
 @pytest.mark.parametrize("mistake", read_mistakes(), ids=lambda mistake: mistake.title)
 def test_a_mistake_is_told_as_in_the_file(
-    mistake: Mistake, mlir_offload: list[str], tmp_path: Path
+    mistake: Mistake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    assert run_case(mlir_offload, mistake, tmp_path) == mistake.calls
+    monkeypatch.chdir(tmp_path)
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    # In this process: one of its own for each call would load the driver again.
+    ended: list[int] = []
+    monkeypatch.setattr("mlir_offload.driver.cli._leave", ended.append)
+    write_files(mistake, tmp_path)
+    for call in mistake.calls:
+        main(words_of(call))
+        report().options = MessageOptions()
+        printed = capfd.readouterr()
+        assert told(call, ended.pop(), printed.out + printed.err, tmp_path) == call
 
 
 def _render(mistake: Mistake, calls: Sequence[Call]) -> str:
@@ -101,15 +119,31 @@ def _render(mistake: Mistake, calls: Sequence[Call]) -> str:
     return f"# {mistake.title}\n{files}" + "\n".join(blocks)
 
 
+def _run(mistake: Mistake, folder: Path) -> list[Call]:
+    """Return what the calls of a case do now, each in a process of its own."""
+    write_files(mistake, folder)
+    calls = []
+    for call in mistake.calls:
+        done = subprocess.run(
+            [sys.executable, "-m", "mlir_offload.driver", *words_of(call)],
+            cwd=folder,
+            env={**os.environ, **ENVIRONMENT},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        calls.append(told(call, done.returncode, done.stdout + done.stderr, folder))
+    return calls
+
+
 def _renew(titles: Sequence[str]) -> None:
-    command = [sys.executable, "-m", "mlir_offload.driver"]
     parts = [CASES.read_text(encoding="utf-8").partition("\n# ")[0]]
     for mistake in read_mistakes():
         if titles and mistake.title not in titles:
             parts.append(_render(mistake, mistake.calls))
             continue
         with tempfile.TemporaryDirectory() as folder:
-            parts.append(_render(mistake, run_case(command, mistake, Path(folder))))
+            parts.append(_render(mistake, _run(mistake, Path(folder))))
     text = "\n\n".join(part.strip("\n") for part in parts)
     CASES.write_text(f"{text}\n", encoding="utf-8")
 
