@@ -353,7 +353,25 @@ def _nothing_fits(
     if request and request.major:
         where = f"{request.source}: LLVM {request.value} is not installed"
     reasons = "".join(f"; {u.reason}" for u in seen if isinstance(u, UnusableLlvm))
-    return ToolchainError(f"{where}{reasons}", hint=f"{install}, or name a prefix with --llvm=")
+    hint = _unbuilt_hint(request.path, roles) if request and not request.is_release else ""
+    hint = hint or f"{install}, or name a prefix with --llvm="
+    return ToolchainError(f"{where}{reasons}", hint=hint)
+
+
+def _unbuilt_hint(path: Path, roles: Collection[Role]) -> str:
+    """Return what to do with a source tree of LLVM, or a build tree without programs; empty for other paths."""
+    table = load_llvm_table()
+    names = [row.name for role in roles for row in table.needed(role, table.recommended)]
+    enabled = _enabled_projects(path)
+    if enabled is not None:
+        absent = {table.project(name) for name in names} - {"", *enabled}
+        listed = ";".join((*enabled, *sorted(absent)))
+        before = f'cmake -DLLVM_ENABLE_PROJECTS="{listed}" {path} && ' if absent else ""
+        return f"build it: {before}cmake --build {path} --target {' '.join(names)}"
+    builds = sorted(cache.parent for cache in path.glob("*/CMakeCache.txt"))
+    if builds:
+        return f"name the build directory: --llvm={builds[0]}"
+    return f"{path} is the source; name a build directory" if (path / "llvm").is_dir() else ""
 
 
 def _lacking(

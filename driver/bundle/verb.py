@@ -104,7 +104,8 @@ def _context(opened: Build) -> BuildContext:
     llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(opened.runner), roles=roles)
     learn_named(options.for_clang, places, opened.runner, os.environ)
     targets = choose_targets(options.offload_archs)
-    learn_llvm(llvm, {target.kind for target in targets}, opened.runner, lowers=True)
+    kinds = {target.kind for target in targets}
+    learn_llvm(llvm, kinds, opened.runner, lowers=True, sources=options.inputs)
     named = options.for_clang.isdecimal()
     releases = Releases(llvm, llvm, int(options.for_clang) if named else llvm.version.major)
     for target in targets:

@@ -31,15 +31,15 @@ def learn_given(environment: Mapping[str, str]) -> None:
     given = environment.get(LEARNED, "")
     if not given:
         return
-    text = given
+    text, place = given, LEARNED
     if not given.startswith("{"):
         try:
-            text = Path(given).read_text(encoding="utf-8")
+            text, place = Path(given).read_text(encoding="utf-8"), given
         except (OSError, ValueError) as error:
             msg = f"{LEARNED}={given}: cannot be read: {error}"
             hint = "name what 'mlir-offload learn --json' wrote"
             raise InputOutputError(msg, hint=hint) from error
-    learn_release(parse_learned(text, LEARNED))
+    learn_release(parse_learned(text, place))
 
 
 def learn_of_objects(objects: Iterable[ObjectContents]) -> None:

@@ -149,6 +149,33 @@ def test_what_a_build_tree_lacks_is_named(
     assert hint.format(prefix=prefix) in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("llvm-project", "name the build directory: --llvm={root}/llvm-project/build"),
+        (
+            "llvm-project/build",
+            (
+                'build it: cmake -DLLVM_ENABLE_PROJECTS="mlir;clang" {root}/llvm-project/build && '
+                "cmake --build {root}/llvm-project/build --target mlir-opt mlir-translate clang "
+                "clang-linker-wrapper clang-nvlink-wrapper"
+            ),
+        ),
+        ("sources", "{root}/sources is the source; name a build directory"),
+        ("nothing", "apt install mlir-22-tools"),
+    ],
+)
+def test_a_tree_that_is_not_built_is_told_from_a_path_without_llvm(
+    tmp_path: Path, path: str, hint: str
+) -> None:
+    _build_tree(tmp_path / "llvm-project/build", "mlir", ())
+    (tmp_path / "sources/llvm").mkdir(parents=True)
+    request = ToolchainRequest(str(tmp_path / path), "--llvm")
+    with pytest.raises(ToolchainError, match="no LLVM installation there") as caught:
+        _choose(SearchPlaces(llvm=request, root=tmp_path))
+    assert hint.format(root=tmp_path) in caught.value.hint
+
+
 def test_an_installed_prefix_without_clang_is_told_to_link_elsewhere(tmp_path: Path) -> None:
     prefix = _programs(tmp_path / "mlir/bin", LOWER).parent
     request = ToolchainRequest(str(prefix), "--llvm")
