@@ -18,9 +18,7 @@ def check_unlisted(context: BuildContext) -> None:
     be dropped, and a misspelled option with it. Flags of a project may be for GCC, so that it is no error.
     """
     options = context.options
-    if not options.compiler_arguments or not PREPROCESSED_SUFFIXES.isdisjoint(
-        path.suffix for path in options.inputs
-    ):
+    if any(path.suffix in PREPROCESSED_SUFFIXES for path in options.inputs):
         return
     words = _unlisted(options)
     if words:

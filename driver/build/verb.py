@@ -131,7 +131,8 @@ def build_with(opened: Build) -> BuildContext:
         check_input(path)
     check_outputs(options)
     context = _context(opened)
-    if options.spelled:
+    if options.compiler_arguments:
+        # Most calls have none, and load nothing for this.
         unlisted.check_unlisted(context)
     write_compile_commands(context)
     guard_inputs(context)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.option import clang_option, nvcc_option
+from mlir_offload.driver.option import clang_option, nvcc, nvcc_option
 from mlir_offload.driver.option.action import BESIDE_OUTPUT, TEMPS
 from mlir_offload.driver.option.checks import consistent
 from mlir_offload.driver.option.compile_options import (
@@ -72,7 +72,7 @@ def _add_words(options: CompileOptions, arguments: Sequence[str]) -> CompileOpti
 
 
 def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
-    if nvcc_option.is_ambiguous(argument) or COMPILER.find(argument) is None:
+    if nvcc.is_ambiguous(argument) or COMPILER.find(argument) is None:
         return _other_option(options, argument, rest)
     row, name, value = read_option(COMPILER, argument, rest)
     if row.does is None:

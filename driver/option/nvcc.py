@@ -14,6 +14,15 @@ from mlir_offload.toolchain.pattern import pattern
 _ARCH = pattern(r"(?:sm|compute)_(\d+[af]?)")
 _LIST_MARKS = str.maketrans("", "", "[]\"'")
 _EVERY = frozenset(("all", "all-major"))
+# Spelled as the joined value of an option of clang: nobody means a library `ib` by `-lib`.
+_AMBIGUOUS = frozenset(
+    (
+        *("-odir", "-optf", "-objtemp", "-opt-info", "-optix-ir", "-Ofc"),
+        *("-arch-ls", "-code-ls", "-lib", "-link", "-lto", "-ltoir", "-ldir", "-jtd", "-jobserver"),
+        *("-Wno-deprecated-gpu-targets", "-Wdefault-stream-launch", "-Wmissing-launch-bounds"),
+        "-Wext-lambda-captures-this",
+    )
+)
 _READ = Callable[[CompileOptions, str], CompileOptions]
 
 
@@ -125,3 +134,8 @@ def device_form(option: str, ours: str, ending: str) -> _READ:
         )
 
     return apply
+
+
+def is_ambiguous(argument: str) -> bool:
+    """Return whether an option of nvcc would be taken for an option of clang and its value."""
+    return argument.partition("=")[0] in _AMBIGUOUS

@@ -10,20 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option import suggest
 from mlir_offload.driver.option.compile_options import CompileOptions
-from mlir_offload.driver.option.suggest import value_hint
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.tables import load_table
-
-# Spelled as the joined value of an option of clang: nobody means a library `ib` by `-lib`.
-_AMBIGUOUS = frozenset(
-    (
-        *("-odir", "-optf", "-objtemp", "-opt-info", "-optix-ir", "-Ofc"),
-        *("-arch-ls", "-code-ls", "-lib", "-link", "-lto", "-ltoir", "-ldir", "-jtd", "-jobserver"),
-        *("-Wno-deprecated-gpu-targets", "-Wdefault-stream-launch", "-Wmissing-launch-bounds"),
-        "-Wext-lambda-captures-this",
-    )
-)
 
 _ANY = "*"
 
@@ -53,11 +43,6 @@ def nvcc_source() -> str:
 def options_of_the_same_name() -> tuple[str, ...]:
     """Return the long options of nvcc that are ours or clang's too."""
     return tuple(_table()["same"].split())
-
-
-def is_ambiguous(argument: str) -> bool:
-    """Return whether an option of nvcc would be taken for an option of clang and its value."""
-    return argument.partition("=")[0] in _AMBIGUOUS
 
 
 def take(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions | None:
@@ -124,7 +109,7 @@ def _words(row: NvccOption, given: str, value: str) -> Iterator[str]:
     if isinstance(template, Mapping):
         if value not in template and _ANY not in template:
             msg = f"{given}: unknown value"
-            raise UsageError(msg, hint=value_hint(value, template))
+            raise UsageError(msg, hint=suggest.value_hint(value, template))
         template = template.get(value, template.get(_ANY, ""))
     for part in value.split(",") if row.is_list else (value,):
         yield from (word.format(part) for word in template.split())

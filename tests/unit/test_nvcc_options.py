@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.driver.option.command_line import read_arguments
+from mlir_offload.driver.option.nvcc import is_ambiguous
 from mlir_offload.driver.option.nvcc_option import (
     NvccOption,
-    is_ambiguous,
     nvcc_options,
     options_of_the_same_name,
 )
