@@ -97,7 +97,9 @@ def test_a_finding_names_file_image_kernel_and_construct(tmp_path: Path) -> None
         "cuda nvptx64-nvidia-cuda sm_90",
         "f",
     )
-    assert one.text.startswith("image cuda nvptx64-nvidia-cuda sm_90: 'f': LLVM 19 does not look at")
+    assert one.text.startswith(
+        "image cuda nvptx64-nvidia-cuda sm_90: 'f': LLVM 19 does not look at"
+    )
     assert check_file(path, Consumer(22)) == ()
 
 
