@@ -32,7 +32,7 @@ _OLDEST = 15
 _PROMISES = re.compile(
     r"(?<![\w@.])(?:range|initializes|nofpclass|captures)\((?:[^()\n]|\([^()\n]*\))*\) ?"
     r"|^ +(?:#dbg_|call void @llvm\.lifetime)[^\n]*\n"
-    r"|(?<= )tail (?=call )|(?<=(?:zext|itofp) )nneg |(?<=fpext |trunc )(?:contract|fast) |^!nvvm\.annotations = !\{\}\n"
+    r"|(?<= )tail (?=call )|(?<=(?:.zext|itofp) )nneg |(?<=(?:fpext|trunc) )(?:contract|fast) |^!nvvm\.annotations = !\{\}\n"
     r'|, !range !\d+|!"expected", |^!\d+ = !\{i\d+ -?\d+, i\d+ -?\d+\}$',
     re.MULTILINE,
 )
