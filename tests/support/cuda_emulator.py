@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests" / "gpu" / "cuda"
 # The interpreter computes in the formats and directions that PTX names, so the compiler keeps all of them.
 FLAGS = ("-std=c++20", "-O1", "-fPIC", "-frounding-math", "-ffp-contract=off")
-COLD = ("cudart", "fatbin", "stream")
 # What the interpreter exits with when a kernel does something that PTX does not define.
 FAULT = 97
 
@@ -58,7 +57,7 @@ def run_program(
 
 def cuda_emulator(directory: Path) -> CudaEmulator:
     """Set up the folders in a directory."""
-    library = emulator_library(SOURCES, "libcudart", FLAGS, cold=COLD)
+    library = emulator_library(SOURCES, "libcudart", FLAGS)
     toolkit = choose_toolkit(places_for(), ProcessRunner()).root
     plain, keeping = directory / "plain", directory / "keeping"
     for root in (plain, keeping):
