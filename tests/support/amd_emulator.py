@@ -12,7 +12,6 @@ from support.emulator_library import emulator_library
 SOURCES = Path(__file__).resolve().parents[1] / "gpu" / "amd"
 DEVICE_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 FLAGS = ("-std=c++17", "-O1", "-fPIC")
-COLD = ("hip", "record")
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libLLVM.so.22.1"
 # What the emulator ends a program with.
 FAULT = 99
@@ -29,7 +28,7 @@ def make_emulator(root: Path) -> Path:
     (root / "lib").mkdir(parents=True)
     (root / "amdgcn").mkdir()
     (root / "amdgcn" / "bitcode").symlink_to(DEVICE_LIBRARIES)
-    library = emulator_library(SOURCES, "libamdhip64", FLAGS, libraries=(LIBRARY,), cold=COLD)
+    library = emulator_library(SOURCES, "libamdhip64", FLAGS, libraries=(LIBRARY,))
     (root / "lib" / "libamdhip64.so").symlink_to(library)
     return root
 

@@ -20,15 +20,13 @@ def emulator_library(
     flags: Sequence[str],
     *,
     libraries: Sequence[str] = (),
-    cold: Sequence[str] = (),
 ) -> Path:
     """Return the library `name` of a folder with C++; all test processes share it.
 
-    Its files are compiled as one: headers are read once, and calls between files inlined. `cold` are files whose
-    functions run seldom: to optimize them takes longer than they run.
+    Its files are compiled as one: headers are read once, and calls between files inlined.
     """
     files = sorted(sources.glob("*.cpp"))
-    digest = hashlib.sha256(repr((flags, libraries, cold)).encode())
+    digest = hashlib.sha256(repr((flags, libraries)).encode())
     for path in (*files, *sorted(sources.glob("*.h")), *sorted(sources.parent.glob("*.h"))):
         digest.update(path.read_bytes())
     kept = _ROOT / ".pytest_cache" / "emulator"
@@ -38,7 +36,7 @@ def emulator_library(
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not library.exists():
             with tempfile.TemporaryDirectory(dir=kept) as folder:
-                made = _build(_source_of(files, cold), Path(folder), name, flags, libraries)
+                made = _build(_source_of(files), Path(folder), name, flags, libraries)
                 for old in kept.glob(f"{name}-*"):
                     shutil.rmtree(old)
                 library.parent.mkdir()
@@ -46,17 +44,8 @@ def emulator_library(
     return library
 
 
-def _source_of(files: Sequence[Path], cold: Sequence[str]) -> str:
-    """Return one source that includes the files, the cold ones first."""
-    seldom = [path for path in files if path.stem in cold]
-    often = [path for path in files if path.stem not in cold]
-    parts = (("off", seldom), ("on", often))
-    lines = [
-        line
-        for state, paths in parts
-        for line in (f"#pragma clang optimize {state}", *(f'#include "{path}"' for path in paths))
-    ]
-    return "\n".join([*lines, ""])
+def _source_of(files: Sequence[Path]) -> str:
+    return "".join(f'#include "{path}"\n' for path in files)
 
 
 def _build(
