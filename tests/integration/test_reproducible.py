@@ -47,8 +47,13 @@ OUTPUTS: Mapping[tuple[str, ...], Sequence[str]] = {
 
 
 def archs_of(release: int, form: Sequence[str], targets: Sequence[str]) -> str:
-    """Return the targets that a release of LLVM makes this form of device code for."""
+    """Return the targets that a release of LLVM makes this form of device code for.
+
+    Two GPUs of one kind, whose order must not matter, are in the builds of one source.
+    """
     cannot = {"gfx90a", "spirv64"} if release < 22 else set[str]()
+    if "square.mlir" in form:
+        cannot.add("sm_80")
     if "--device-code=object" in form:
         cannot.add("spirv64")
     return ",".join(target for target in targets if target not in cannot)
