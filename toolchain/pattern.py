@@ -91,13 +91,13 @@ class PatternStore:
         """Write the file if a pattern is new, in one rename: other processes read it meanwhile."""
         if not self._is_changed or sys.dont_write_bytecode:
             return
-        beside = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        temporary = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         with contextlib.suppress(OSError):
             try:
-                beside.write_bytes(marshal.dumps((self._stamp, self._parts)))
-                beside.replace(self._file)
+                temporary.write_bytes(marshal.dumps((self._stamp, self._parts)))
+                temporary.replace(self._file)
             finally:
-                beside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
 
 
 def _compiled_parts(

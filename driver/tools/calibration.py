@@ -35,7 +35,7 @@ from mlir_offload.driver.tools.micro_program import (
     compile_together,
     micro_programs,
     needed_parts,
-    untried,
+    passed_programs,
 )
 from mlir_offload.offload.abi_table import row_of
 from mlir_offload.offload.calibrate.probe import CannotLearnError, ContradictionError, ProbeBench
@@ -177,7 +177,7 @@ def _at_once(
     """
     if not tasks:
         return
-    tried = replace(empty, rows=untried())
+    tried = replace(empty, rows=passed_programs())
     with report().set_aside(), for_now(tried):
         answers = parallel_map(tasks)
     for answer in answers:

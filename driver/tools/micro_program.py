@@ -56,7 +56,7 @@ _WRONG = (SourceError, ToolFailedError, VerificationError)
 class _Program(Struct, frozen=True):
     """A program, and what it is compiled for; only a program for the CPU runs.
 
-    `needle` is what a source contains that needs it, empty for the program that every source needs.
+    A source that contains one of the `needles` needs it; every source needs a program without them.
     """
 
     name: str
@@ -108,8 +108,8 @@ def needed_parts(sources: Iterable[bytes], kinds: Collection[Kind]) -> frozenset
     )
 
 
-def untried() -> tuple[ProgramsRow, ...]:
-    """Return rows that say that every program was tried, for builds that try one."""
+def passed_programs() -> tuple[ProgramsRow, ...]:
+    """Return rows in which every program passed, for builds that try one."""
     return tuple(row({}) for row in _PROGRAMS)
 
 

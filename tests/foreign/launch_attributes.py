@@ -39,11 +39,11 @@ def names_in(reader: Reader) -> frozenset[str]:
 
 def reads_attribute(reader: Reader, name: str) -> bool:
     """Return whether a back end makes other PTX of a kernel with an attribute."""
-    beside = _CLUSTER.get(name, "")
+    others = _CLUSTER.get(name, "")
     # Blocks are clusters only if their size is known too.
-    beside += '"nvvm.reqntid"="8,8,8" ' if beside else ""
-    without = _ptx(reader, beside, "")
-    return any(_ptx(reader, f'{beside}"{name}"="{value}"', "") != without for value in _VALUES)
+    others += '"nvvm.reqntid"="8,8,8" ' if others else ""
+    without = _ptx(reader, others, "")
+    return any(_ptx(reader, f'{others}"{name}"="{value}"', "") != without for value in _VALUES)
 
 
 def reads_annotation(reader: Reader, name: str) -> bool:

@@ -180,7 +180,7 @@ def test_three_thousand_kernels_for_two_gpus_are_shown_in_a_page_under_a_megabyt
     text = page(3000)
     assert len(text) < 1_000_000
     done = browse(text, tmp_path, "--dump-dom")
-    # A row for a kernel, whatever the number of images that have it; boxes for those that can be told apart.
+    # One row for each kernel, however many images have it; boxes for the largest ones.
     assert 3000 < done.stdout.count("<tr>") < 3100
     assert ">kernel_2999<" in done.stdout
     assert ">2500 smaller kernels<" in done.stdout

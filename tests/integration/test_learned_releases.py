@@ -59,7 +59,7 @@ def _as_shipped(trunk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def compiled(trunk: Path, mlir_offload: list[str]) -> subprocess.CompletedProcess[str]:
-    """Return the first compilation with the build, which asks its tools; `a.o` and `a.json` lie beside the build."""
+    """Return the first compilation with the build, which asks its tools; it writes `a.o` and `a.json` to the same directory."""
     source = str(EXAMPLES / "saxpy.mlir")
     command = [*mlir_offload, f"--llvm={trunk}", source, "--offload-arch=host,sm_80,gfx90a", "-c"]
     outputs = ["-o", "a.o", "--manifest=a.json"]

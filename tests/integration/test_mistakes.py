@@ -82,7 +82,7 @@ def words_of(call: Call) -> list[str]:
     return [word.encode().decode("unicode_escape") for word in shlex.split(call.line)]
 
 
-def told(call: Call, status: int, printed: str, folder: Path) -> Call:
+def reported(call: Call, status: int, printed: str, folder: Path) -> Call:
     """Return a call as it is now, with what it printed to standard output and then to standard error."""
     return Call(call.line, status, printed.replace(str(folder), "DIR").rstrip("\n"))
 
@@ -105,7 +105,7 @@ def test_a_mistake_is_told_as_in_the_file(
         main(words_of(call))
         report().options = MessageOptions()
         printed = capfd.readouterr()
-        assert told(call, ended.pop(), printed.out + printed.err, tmp_path) == call
+        assert reported(call, ended.pop(), printed.out + printed.err, tmp_path) == call
 
 
 def _render(mistake: Mistake, calls: Sequence[Call]) -> str:
@@ -132,7 +132,7 @@ def _run(mistake: Mistake, folder: Path) -> list[Call]:
             text=True,
             check=False,
         )
-        calls.append(told(call, done.returncode, done.stdout + done.stderr, folder))
+        calls.append(reported(call, done.returncode, done.stdout + done.stderr, folder))
     return calls
 
 

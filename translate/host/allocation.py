@@ -62,14 +62,7 @@ class AllocationRewriter(Rewriter):
     def rewrite_function(self, function: Operation) -> None:
         """Rewrite the allocations in an operation. Raises SourceError for a layout without strides."""
         shapes = {id(one): shape for one in function.walk_inside() if (shape := _shape(one))}
-        if not shapes:
-            return
-
-        def pattern(_: Rewriter, operation: Operation) -> None:
-            self._allocate(operation, shapes[id(operation)])
-
-        for region in function.regions:
-            self.rewrite(region, lambda one: pattern if id(one) in shapes else None)
+        self.rewrite_chosen(function, shapes, self._allocate)
 
     def _allocate(self, operation: Operation, shape: Shaped) -> None:
         allocation = self._read(operation, shape)

@@ -38,14 +38,7 @@ class ArgumentRewriter(Rewriter):
     def rewrite_function(self, function: Operation) -> None:
         """Rewrite the launches in an operation of the host."""
         launched = {id(launch): key for launch, key in launches_in(function) if key in self._known}
-        if not launched:
-            return
-
-        def pattern(_: Rewriter, launch: Operation) -> None:
-            self._rewrite_launch(launch, launched[id(launch)])
-
-        for region in function.regions:
-            self.rewrite(region, lambda one: pattern if id(one) in launched else None)
+        self.rewrite_chosen(function, launched, self._rewrite_launch)
 
     def _rewrite_launch(self, launch: Operation, key: KernelKey) -> None:
         if key in self._narrow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Self
+from typing import Self, TypeVar
 
 from mlir_offload.translate.mlir.attribute import Attribute, Signature, render_dictionary
 from mlir_offload.translate.mlir.operation import (
@@ -14,6 +14,8 @@ from mlir_offload.translate.mlir.operation import (
     Region,
     Value,
 )
+
+T = TypeVar("T")
 
 
 class Rewriter:
@@ -124,6 +126,17 @@ class Rewriter:
                     self._rewrite_one(operation, find)
         region.rename(self._renamed)
         self._renamed = outside
+
+    def rewrite_chosen(
+        self, function: Operation, chosen: Mapping[int, T], change: Callable[[Operation, T], None]
+    ) -> None:
+        """Give the operations in another one that are chosen by their `id` to a function, with what is known of each."""
+
+        def pattern(_: Rewriter, operation: Operation) -> None:
+            change(operation, chosen[id(operation)])
+
+        for region in function.regions if chosen else ():
+            self.rewrite(region, lambda one: pattern if id(one) in chosen else None)
 
     def enter(self, operation: Operation) -> None:
         """Take note of an operation of the program before it is rewritten."""
