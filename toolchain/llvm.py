@@ -154,7 +154,9 @@ def inspect_llvm(
     spelled = {row.name: f"{row.name}{suffix}" for row in load_llvm_table().tools}
     if fills_up:
         spelled = {name: file if file in present else name for name, file in spelled.items()}
-    tools = tuple((name, bin_folder / file) for name, file in spelled.items() if file in present)
+    files = {name: bin_folder / file for name, file in spelled.items() if file in present}
+    # Of a prefix, `share/clang` is a folder.
+    tools = tuple((name, path) for name, path in files.items() if not path.is_dir())
     if not any(name in dict(tools) for name in load_llvm_table().anchors):
         return None
     prefix = bin_folder.parent

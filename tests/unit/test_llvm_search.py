@@ -13,6 +13,7 @@ from mlir_offload.toolchain.llvm import (
     LlvmToolchain,
     UnusableLlvm,
     choose_llvm,
+    inspect_llvm,
     llvm_probe,
     probe_llvm,
 )
@@ -154,6 +155,11 @@ def test_an_unreadable_or_absent_folder_on_path_is_skipped(tmp_path: Path) -> No
     (tmp_path / "file").touch()
     places = SearchPlaces(path=(tmp_path / "absent", tmp_path / "file"), root=tmp_path)
     assert find_llvm(places) == ()
+
+
+def test_a_folder_with_the_name_of_a_program_is_no_program(tmp_path: Path) -> None:
+    (tmp_path / "share" / "clang").mkdir(parents=True)
+    assert inspect_llvm(tmp_path / "share") is None
 
 
 @pytest.mark.parametrize(
