@@ -65,3 +65,24 @@ def test_a_tool_that_is_replaced_ends_the_compilation(
     # What the first tools began and the second ended is nowhere kept under the name of either.
     assert run_in(folder, command, environment).returncode == 0
     assert output.read_bytes() == right
+
+
+def test_a_tool_that_gets_a_hard_link_is_the_same_tool(
+    tools: Path, tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    folder = write_project(tmp_path / "project", "", modules=1)
+    # A file of its own: that of the system may lie on another file system.
+    (tools / "clang").unlink()
+    shutil.copy(LLVM / "clang", tools / "clang")
+    (tools / "mlir-opt").unlink()
+    (tools / "mlir-opt").write_text(
+        f"""#!/bin/sh
+ln '{tools}/clang' '{tmp_path}/profile' 2>/dev/null && chmod a-w '{tools}/clang'
+exec {LLVM}/mlir-opt "$@"
+"""
+    )
+    (tools / "mlir-opt").chmod(0o755)
+    command = [*mlir_offload, "--no-cache", f"--llvm={tools.parent}", "-c", "m0.mlir", "-o", "m0.o"]
+    done = run_in(folder, [*command, "--offload-arch=sm_90"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "profile").samefile(tools / "clang")
