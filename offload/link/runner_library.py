@@ -71,6 +71,16 @@ def find_library(library: RunnerLibrary, folders: Sequence[Path]) -> Path | None
     return next((path for folder in folders for path in sorted(folder.glob(pattern))), None)
 
 
+def defined_functions(library: Path) -> frozenset[str]:
+    """Return the functions that a shared library offers.
+
+    Raises InputOutputError for a file that cannot be read, VerificationError for a damaged one.
+    """
+    with open_view(library) as view:
+        symbols = read_elf(view).symbols(".dynsym")
+        return frozenset(one.name for one in symbols if one.is_function and not one.is_undefined)
+
+
 def _undefined(path: Path, wanted: re.Pattern[bytes]) -> Iterator[str]:
     with open_view(path) as view:
         if not is_archive(view):

@@ -116,10 +116,34 @@ def test_a_library_is_found_by_what_objects_leave_undefined(tmp_path: Path) -> N
 
 def test_a_library_that_is_not_installed_is_named_with_its_package() -> None:
     error = MlirOffloadError("clang failed")
-    explain_missing(error, "ld.lld: error: undefined symbol: mlirAsyncRuntimeAddRef\n", 19)
+    explain_missing(error, "ld.lld: error: undefined symbol: mlirAsyncRuntimeAddRef\n", 19, [])
     assert error.message == (
         "mlirAsyncRuntimeAddRef is in libmlir_async_runtime.so of LLVM 19, which was not found"
     )
     assert "apt install libmlir-19" in error.hint
-    explain_missing(error, "ld.lld: error: undefined symbol: printf_of_mine\n", 19)
+    explain_missing(error, "ld.lld: error: undefined symbol: printf_of_mine\n", 19, [])
     assert "mlirAsyncRuntimeAddRef" in error.message
+
+
+def test_a_function_that_a_library_has_only_for_the_c_interface_is_said_to_be_there(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source, program = tmp_path / "bf16.mlir", tmp_path / "program"
+    text = """func.func private @printMemrefBF16(memref<*xbf16>)
+func.func @main() {
+  %memory = memref.alloc() : memref<2xbf16>
+  %any = memref.cast %memory : memref<2xbf16> to memref<*xbf16>
+  call @printMemrefBF16(%any) : (memref<*xbf16>) -> ()
+  return
+}
+"""
+    source.write_text(text)
+    command = [*mlir_offload, "--llvm=22", "--offload-arch=host", source, "-o", program]
+    failed = run(*command)
+    assert failed.returncode == 1
+    assert "has printMemrefBF16 only for calls by the C interface" in failed.stderr
+    (asked,) = re.findall("attributes {[^}]*}", failed.stderr)
+    source.write_text(text.replace("(memref<*xbf16>)\n", f"(memref<*xbf16>) {asked}\n", 1))
+    done = run(*command)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "sizes = [2]" in run(program).stdout
