@@ -147,3 +147,26 @@ func.func @main() {
     done = run(*command)
     assert (done.returncode, done.stderr) == (0, "")
     assert "sizes = [2]" in run(program).stdout
+
+
+def test_vectors_of_two_dimensions_are_loaded_and_stored(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    options = ("--llvm=22", "--offload-arch=host,sm_80,gfx90a")
+    done = run(*mlir_offload, *options, INPUTS / "matrix_in_memory.mlir", "-o", program)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = run(program, MLIR_OFFLOAD_DEVICE="host")
+    printed = [int(number) for number in re.findall(r"\d+", done.stdout.partition("data")[2])]
+    assert printed == [0] * 8 + [22, 23, 24, 25, 32, 33, 34, 35] + [0] * 8
+
+
+@pytest.mark.llvm(19)
+def test_an_older_release_compiles_vectors_of_two_dimensions(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    options = ("--llvm=19", "--offload-arch=host,sm_80", "-c")
+    done = run(
+        *mlir_offload, *options, INPUTS / "matrix_in_memory.mlir", "-o", tmp_path / "object.o"
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -6,13 +6,22 @@ from collections.abc import Iterable
 
 from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.operation import Block, Operation
-from mlir_offload.translate.mlir.type import with_dialect_types, with_memref_space
+from mlir_offload.translate.mlir.rewriter import Rewriter
+from mlir_offload.translate.mlir.type import (
+    Shaped,
+    float_width,
+    parse_shaped,
+    with_dialect_types,
+    with_memref_space,
+)
 
 _PRIVATE_NUMBERS = ("5", "5 : i32", "5 : i64")
 _PRIVATE = "#gpu.address_space<private>"
 _GLOBAL_NUMBERS = ("1", "1 : i32", "1 : i64", "#gpu.address_space<global>")
 _KERNEL = "gpu.func"
 _REDUCTION = "gpu.all_reduce"
+_LOAD, _STORE = "vector.load", "vector.store"
+_MATRIX_RANK = 2
 # Equal for all threads of a block; with them, what is computed of such values alone.
 _EQUAL = frozenset(
     {
@@ -38,6 +47,7 @@ def use_documented_forms(module: Operation) -> None:
     """Bring a `gpu.module` to the forms that have a lowering."""
     module.edit_text(lambda text: with_memref_space(text, _PRIVATE_NUMBERS, _PRIVATE))
     _lower_nvgpu_types(module)
+    _transfer_matrices(module)
     for function in module.operations:
         if function.name == _KERNEL and function.regions and function.regions[0].blocks:
             entry = function.regions[0].blocks[0]
@@ -61,6 +71,52 @@ def _lowered_type(kind: Attribute) -> str:
         return _LOWERED.get(kind.name, "")
     given = kind.parameters
     return f"memref<{given.get('num_barriers', '1')}xi64, {given['memorySpace']}>"
+
+
+def _transfer_matrices(module: Operation) -> None:
+    """Transfer vectors of several dimensions, which convert-vector-to-llvm does not load and store."""
+    rewriter = Rewriter("%mo_matrix_")
+
+    def transfer(operation: Operation, matrix: Shaped) -> None:
+        is_load = operation.name == _LOAD
+        rank, count = len(operation.operands) - (1 if is_load else 2), len(matrix.sizes)
+        dimensions = [f"d{number}" for number in range(rank)]
+        counts = (1, rank, 1, 0) if is_load else (1, 1, rank, 0)
+        properties = {
+            "in_bounds": f"[{', '.join(['true'] * count)}]",
+            "operandSegmentSizes": f"array<i32: {', '.join(map(str, counts))}>",
+            "permutation_map": f"affine_map<({', '.join(dimensions)}) -> ({', '.join(dimensions[-count:])})>",
+        }
+        if not is_load:
+            rewriter.create("vector.transfer_write", operation.operands, (), properties)
+            return
+        zero = "0.0" if float_width(matrix.element) else "0"
+        value = {"value": f"{zero} : {matrix.element}"}
+        # Nothing is out of bounds, but the operation takes a value for what would be.
+        padding = rewriter.value("arith.constant", (), matrix.element, value)
+        operands = (*operation.operands, padding)
+        kind = operation.result_types[0]
+        read = rewriter.value("vector.transfer_read", operands, kind, properties)
+        rewriter.replace(operation, [read])
+
+    for function in module.operations:
+        chosen = {
+            id(one): matrix
+            for one in function.walk_inside()
+            if one.name in (_LOAD, _STORE) and (matrix := _matrix(one)) is not None
+        }
+        rewriter.rewrite_chosen(function, chosen, transfer)
+
+
+def _matrix(operation: Operation) -> Shaped | None:
+    """Return the vector of several dimensions that is loaded or stored, element by element."""
+    is_load = operation.name == _LOAD
+    kind = operation.result_types[0] if is_load else operation.operand_types[0]
+    vector = parse_shaped(kind, "vector")
+    memref = parse_shaped(operation.operand_types[0 if is_load else 1], "memref")
+    if vector is None or memref is None or len(vector.sizes) < _MATRIX_RANK:
+        return None
+    return vector if vector.element == memref.element else None
 
 
 def _mark_reductions(block: Block, arguments: Iterable[str], equal: set[str]) -> None:
