@@ -222,3 +222,23 @@ def test_a_function_of_other_files_keeps_its_parameters_and_only_prints() -> Non
     text = made("  call void @shared(i32 7)", rest=rest, rdc=True)
     assert "mo.failures" not in text
     assert "assertion_failed" not in text
+
+
+def test_intrinsics_are_named_after_the_memory_that_they_have() -> None:
+    kind = "<4 x float> @llvm.masked.gather.v4f32.v4p0(<4 x ptr>, <4 x i1>, <4 x float>)"
+    call = f"  %2 = call {kind}".replace("x ptr>", "x ptr> %0").replace("i1>", "i1> %1")
+    text = made(
+        call.replace("float>)", "float> zeroinitializer)"),
+        "<4 x ptr> %0, <4 x i1> %1",
+        rest=f"declare {kind}\n",
+    )
+    assert "@llvm.masked.gather.v4f32.v4p4(<4 x ptr addrspace(4)>" in text
+    assert "v4p0" not in text
+
+
+def test_an_intrinsic_for_one_kind_of_memory_is_refused() -> None:
+    name = "@llvm.masked.compressstore.v4f32"
+    call = f"  call void {name}(<4 x float> zeroinitializer, ptr %0, <4 x i1> zeroinitializer)"
+    declared = f"declare void {name}(<4 x float>, ptr, <4 x i1>)\n"
+    with pytest.raises(SourceError, match=r"masked\.compressstore\.v4f32 is not supported"):
+        made(call, rest=declared)
