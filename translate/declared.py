@@ -14,11 +14,9 @@ from msgspec import Struct
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import KernelKey, is_declared_kernel, launches_in
 from mlir_offload.translate.gpu_operation import argument_types
-from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.module import Locations
-from mlir_offload.translate.mlir.operation import Operation
-from mlir_offload.translate.mlir.syntax import render_symbol
-from mlir_offload.translate.mlir.type import function_type
+from mlir_offload.translate.mlir.operation import Operation, function_type
+from mlir_offload.translate.mlir.syntax import Attribute, render_symbol
 
 POINTER_HINT = (
     "pass its pointer, as C++ takes it: memref.extract_aligned_pointer_as_index, "

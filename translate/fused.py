@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mlir_offload.translate.contraction import Contraction
-from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import Attribute
 
 _FLAGS = "#llvm.fastmath"
 _CONTRACT = "contract"

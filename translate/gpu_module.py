@@ -12,11 +12,15 @@ from mlir_offload.toolchain.digest import sha256
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.gpu_operation import POINTER, names_stream
-from mlir_offload.translate.mlir.attribute import Attribute, quoted
 from mlir_offload.translate.mlir.module import Locations
-from mlir_offload.translate.mlir.operation import Operation
-from mlir_offload.translate.mlir.syntax import parse_symbol, render_symbol, tokens
-from mlir_offload.translate.mlir.type import function_type
+from mlir_offload.translate.mlir.operation import Operation, function_type
+from mlir_offload.translate.mlir.syntax import (
+    Attribute,
+    parse_symbol,
+    quoted,
+    render_symbol,
+    tokens,
+)
 from mlir_offload.translate.target_attribute import TargetAttribute
 
 _KERNEL_MARKS = ("gpu.kernel", "nvvm.kernel")

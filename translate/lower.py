@@ -28,9 +28,9 @@ from mlir_offload.translate.input_pipeline import (
 from mlir_offload.translate.joint import joint_pipeline
 from mlir_offload.translate.kernel_parameter import WIDE
 from mlir_offload.translate.kind_lowering import CALLED_OPERATIONS, LOWERINGS, DeviceLowering
-from mlir_offload.translate.mlir.attribute import Attribute, quoted
 from mlir_offload.translate.mlir.module import Locations, Module, parse_module
 from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import Attribute, quoted
 from mlir_offload.translate.pipelines import load_printing, load_recipe
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from mlir_offload.translate.input_pipeline import check_source
 from mlir_offload.translate.legalize.split import SplitOptions, split_program
 from mlir_offload.translate.lower import normalize_command
 from mlir_offload.translate.mlir.module import parse_module
-from mlir_offload.translate.mlir.operation import Operation
-from mlir_offload.translate.mlir.type import function_type
+from mlir_offload.translate.mlir.operation import Operation, function_type
 
 
 def with_modules(part: Part, path: Path, llvm: str, runner: Runner) -> Part:

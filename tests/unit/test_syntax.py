@@ -34,8 +34,8 @@ from mlir_offload.translate.legalize.fast_math import with_fast_math
 from mlir_offload.translate.legalize.split import SplitOptions, split_program
 from mlir_offload.translate.lower import unwrap_device
 from mlir_offload.translate.mlir.module import Locations, parse_module, parse_operations
+from mlir_offload.translate.mlir.operation import function_type
 from mlir_offload.translate.mlir.syntax import MLIR, escape
-from mlir_offload.translate.mlir.type import function_type
 from mlir_offload.translate.prefix_map import PrefixMap, map_locations
 from mlir_offload.translate.sanitizer import Sanitizer, instrumented
 from mlir_offload.translate.spirv.module import spirv_device_ir

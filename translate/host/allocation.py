@@ -12,12 +12,18 @@ from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_operation import segment
-from mlir_offload.translate.mlir.attribute import Attribute, integer_array
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
-from mlir_offload.translate.mlir.syntax import MLIR, tokens
-from mlir_offload.translate.mlir.type import Shaped, is_layout, parse_shaped
+from mlir_offload.translate.mlir.syntax import (
+    MLIR,
+    Attribute,
+    Shaped,
+    integer_array,
+    is_layout,
+    parse_shaped,
+    tokens,
+)
 
 _SEGMENTS = "operandSegmentSizes"
 _TOKENS, _SIZES, _SYMBOLS = range(3)

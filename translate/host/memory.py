@@ -7,10 +7,9 @@ from math import prod
 
 from mlir_offload.translate.gpu_module import launches_in
 from mlir_offload.translate.gpu_operation import argument_types
-from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation
 from mlir_offload.translate.mlir.rewriter import Rewriter
-from mlir_offload.translate.mlir.type import float_width, integer_width, parse_shaped
+from mlir_offload.translate.mlir.syntax import Attribute, float_width, integer_width, parse_shaped
 
 _DESCRIBE = "mgpuDescribeMemRef"
 _UNRANKED = "memref<*x"

@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from mlir_offload.translate.gpu_operation import POINTER, is_async
 from mlir_offload.translate.host.memory import element_bytes
-from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
-from mlir_offload.translate.mlir.type import float_width, is_layout, parse_shaped
+from mlir_offload.translate.mlir.syntax import Attribute, float_width, is_layout, parse_shaped
 
 _COPY, _SET = "mgpuMemcpyMemRef", "mgpuMemsetMemRef"
 _FIXED = {

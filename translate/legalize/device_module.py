@@ -31,9 +31,9 @@ from mlir_offload.translate.legalize.unsupported_ops import (
     check_launch_bounds,
     check_operations,
 )
-from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.module import Locations, Module
 from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import Attribute
 from mlir_offload.translate.target_attribute import (
     TargetAttribute,
     compatible_targets,

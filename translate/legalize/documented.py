@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.operation import Block, Operation
-from mlir_offload.translate.mlir.type import with_dialect_types, with_memref_space
+from mlir_offload.translate.mlir.syntax import Attribute, with_dialect_types, with_memref_space
 
 _PRIVATE_NUMBERS = ("5", "5 : i32", "5 : i64")
 _PRIVATE = "#gpu.address_space<private>"

@@ -10,9 +10,8 @@ from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit
 from mlir_offload.translate.host.memory import element_bytes
 from mlir_offload.translate.mlir.module import Locations
-from mlir_offload.translate.mlir.operation import Operation
-from mlir_offload.translate.mlir.syntax import render_symbol
-from mlir_offload.translate.mlir.type import function_type, parse_shaped
+from mlir_offload.translate.mlir.operation import Operation, function_type
+from mlir_offload.translate.mlir.syntax import parse_shaped, render_symbol
 
 _SPACES = frozenset({"3", "3 : i32", "3 : i64", "#gpu.address_space<workgroup>"})
 # C17 7.21.6.1: flags, width and precision, length, conversion.

@@ -15,12 +15,15 @@ from mlir_offload.translate.kernel_parameter import (
     Place,
     position_of,
 )
-from mlir_offload.translate.mlir.attribute import Attribute, render_dictionary
 from mlir_offload.translate.mlir.module import Locations
-from mlir_offload.translate.mlir.operation import BlockArgument, Operation, Value
+from mlir_offload.translate.mlir.operation import BlockArgument, Operation, Value, function_type
 from mlir_offload.translate.mlir.rewriter import Rewriter
-from mlir_offload.translate.mlir.syntax import render_symbol
-from mlir_offload.translate.mlir.type import function_type, parse_shaped
+from mlir_offload.translate.mlir.syntax import (
+    Attribute,
+    parse_shaped,
+    render_dictionary,
+    render_symbol,
+)
 
 _CAST = "builtin.unrealized_conversion_cast"
 # With other operations a thread may see what another one wrote while the kernel runs, which LLVM does
