@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from msgspec import Struct
 
 from mlir_offload.translate.gpu_operation import POINTER, is_async
-from mlir_offload.translate.host.memory import element_bytes
+from mlir_offload.translate.host.launch import element_bytes
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
 from mlir_offload.translate.mlir.syntax import Attribute, float_width, is_layout, parse_shaped

@@ -19,17 +19,14 @@ from mlir_offload.translate.gpu_module import (
     rename_kernels,
 )
 from mlir_offload.translate.legalize import fast_math
-from mlir_offload.translate.legalize.documented import use_documented_forms
 from mlir_offload.translate.legalize.kernel_form import KernelForms
-from mlir_offload.translate.legalize.limit import (
-    check_printed,
-    check_workgroup_memory,
-)
-from mlir_offload.translate.legalize.text import expand_device_operations
+from mlir_offload.translate.legalize.text import expand_device_operations, use_documented_forms
 from mlir_offload.translate.legalize.unsupported_ops import (
     check_device_functions,
     check_launch_bounds,
     check_operations,
+    check_printed,
+    check_workgroup_memory,
 )
 from mlir_offload.translate.mlir.module import Locations, Module
 from mlir_offload.translate.mlir.operation import Operation
