@@ -33,10 +33,9 @@ from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Completed
 from mlir_offload.toolchain.target import host_triple
 from mlir_offload.translate import diagnostics
-from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.host.module import check_host
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
-from mlir_offload.translate.kind_lowering import forms_of
+from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm, forms_of
 from mlir_offload.translate.lower import (
     host_pipeline_command,
     translate_command,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Target, all_kinds, parse_offload_arch, uses_cuda
-from mlir_offload.translate.contraction import Contraction
+from mlir_offload.translate.kind_lowering import Contraction
 
 _HOST_BITS, _NARROW_BITS = 64, 32
 ALL_PTX, NO_PTX = "all", "none"

@@ -6,9 +6,14 @@ from pathlib import Path
 
 from mlir_offload.driver.step.step import Step, TextStep, read_text, write_text
 from mlir_offload.toolchain.errors import ToolFailedError
-from mlir_offload.translate.contraction import Contraction
-from mlir_offload.translate.joint import bordered, ir_modules, join_program, separate_program
-from mlir_offload.translate.lower import unwrapped
+from mlir_offload.translate.kind_lowering import Contraction
+from mlir_offload.translate.lower import (
+    bordered,
+    ir_modules,
+    join_program,
+    separate_program,
+    unwrapped,
+)
 
 
 class Join(TextStep, frozen=True, kw_only=True, tag="join"):

@@ -20,7 +20,7 @@ from mlir_offload.driver.step.step import Step
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Target, parse_offload_arch
 from mlir_offload.toolchain.tool import ToolVersion, parse_version
-from mlir_offload.translate.device_form import DeviceForm, parse_form
+from mlir_offload.translate.kind_lowering import DeviceForm, parse_form
 from mlir_offload.translate.prefix_map import PrefixMap, parse_prefix_map
 from mlir_offload.translate.sanitizer import Sanitizer
 

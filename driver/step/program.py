@@ -9,9 +9,9 @@ from mlir_offload.driver.step.split_file import write_split
 from mlir_offload.driver.step.step import Step, read_text, write_text
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate import prefix_map
-from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.host import interface
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
+from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm
 from mlir_offload.translate.legalize import fast_math as legalize_fast_math
 from mlir_offload.translate.legalize.split import SplitOptions, split_program
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mlir_offload.translate.device_form import (
+from mlir_offload.translate.kind_lowering import (
     FORM_NAMES,
     NVVM_FORM,
     DeviceForm,

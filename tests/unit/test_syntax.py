@@ -27,9 +27,8 @@ from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind
 from mlir_offload.translate.amdgpu import amdgpu_device_ir, needs_device_libraries
 from mlir_offload.translate.cpu.module import cpu_device_ir, finish_cpu_ir
 from mlir_offload.translate.device import needs_libdevice, nvptx_device_ir
-from mlir_offload.translate.device_form import parse_form
-from mlir_offload.translate.hermetic import hermetic_text
 from mlir_offload.translate.host.module import legalize_host_ir
+from mlir_offload.translate.kind_lowering import parse_form
 from mlir_offload.translate.legalize.fast_math import with_fast_math
 from mlir_offload.translate.legalize.split import SplitOptions, split_program
 from mlir_offload.translate.lower import unwrap_device
@@ -39,6 +38,7 @@ from mlir_offload.translate.mlir.syntax import MLIR, escape
 from mlir_offload.translate.prefix_map import PrefixMap, map_locations
 from mlir_offload.translate.sanitizer import Sanitizer, instrumented
 from mlir_offload.translate.spirv.module import spirv_device_ir
+from mlir_offload.translate.unit import hermetic_text
 
 # What a rewrite might take for code.
 CODE = (

@@ -9,7 +9,6 @@ from msgspec import Struct
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit, find_workgroup_limit
-from mlir_offload.translate.device_form import DeviceForm
 from mlir_offload.translate.gpu_module import (
     GpuModule,
     Kernel,
@@ -18,6 +17,7 @@ from mlir_offload.translate.gpu_module import (
     kernel_names,
     rename_kernels,
 )
+from mlir_offload.translate.kind_lowering import DeviceForm
 from mlir_offload.translate.legalize import fast_math
 from mlir_offload.translate.legalize.kernel_form import KernelForms
 from mlir_offload.translate.legalize.text import expand_device_operations, use_documented_forms

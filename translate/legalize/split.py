@@ -10,20 +10,17 @@ from msgspec import Struct
 
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate import gpu_binary
-from mlir_offload.translate.declared import (
-    DeclaredKernel,
-    check_declared_launches,
-    read_declared,
-)
-from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.gpu_module import (
+    DeclaredKernel,
     GpuModule,
     KernelKey,
     assign_symbols,
+    check_declared_launches,
     check_launches,
     host_symbols,
     kernel_names,
     named_modules,
+    read_declared,
     rename_launches,
 )
 from mlir_offload.translate.host import allocation, divergent_barrier
@@ -39,6 +36,7 @@ from mlir_offload.translate.host.module import check_main
 from mlir_offload.translate.host.transfer import TransferRewriter
 from mlir_offload.translate.input_pipeline import drop_scripts
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
+from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm
 from mlir_offload.translate.legalize.device_module import DeviceRules, device_module, limits_of
 from mlir_offload.translate.legalize.kernel_form import choose_kernel_forms
 from mlir_offload.translate.legalize.text import use_default_space

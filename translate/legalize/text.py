@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mlir_offload.translate.device_form import NVVM_FORM, SPIRV_FORM, DeviceForm
+from mlir_offload.translate.kind_lowering import NVVM_FORM, SPIRV_FORM, DeviceForm
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Block, Operation
 from mlir_offload.translate.mlir.syntax import Attribute, with_dialect_types, with_memref_space
