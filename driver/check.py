@@ -24,12 +24,12 @@ from mlir_offload.toolchain.errors import (
     VerificationError,
 )
 from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
-from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.rocm import choose_rocm
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm, find_rocm
 from mlir_offload.toolchain.skew.fact import Consumer
 from mlir_offload.toolchain.skew.limits import load_limits
+from mlir_offload.toolchain.tool import Role
 
 _DAMAGED = "BC005"
 

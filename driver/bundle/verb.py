@@ -33,10 +33,10 @@ from mlir_offload.offload.container.mob_manifest import LlvmRequirement
 from mlir_offload.offload.kind_format import CodeMakers, check_targets, format_of, have_one_number
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
-from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.toolchain.target import uses_cuda
+from mlir_offload.toolchain.tool import Role
 from mlir_offload.translate.prefix_map import PrefixMap
 
 _VERB = "bundle"

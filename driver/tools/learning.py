@@ -14,10 +14,9 @@ from mlir_offload.offload.abi import known_majors
 from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, ToolchainError
 from mlir_offload.toolchain.learned import LEARNED, learn_release, parse_learned
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
-from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
-from mlir_offload.toolchain.tool import ToolchainRequest
+from mlir_offload.toolchain.tool import Role, ToolchainRequest, load_llvm_table
 
 if TYPE_CHECKING:
     from mlir_offload.offload.link.objects import ObjectContents

@@ -18,9 +18,8 @@ from mlir_offload.offload.kind_format import CodeMakers
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.learned import LEARNED, known_release
 from mlir_offload.toolchain.llvm import LLVM_VERSION, LlvmToolchain, choose_llvm, llvm_probe
-from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
-from mlir_offload.toolchain.tool import probe_version
+from mlir_offload.toolchain.tool import Role, probe_version
 
 if TYPE_CHECKING:
     from collections.abc import Collection

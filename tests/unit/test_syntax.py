@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlir_offload.offload.abi import load_abis
-from mlir_offload.offload.host.annotate import annotate_host
+from mlir_offload.offload.host.annotate import HostKernel, annotate_host
 from mlir_offload.offload.host.module import kernel_signatures
-from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.offload.ir_syntax import (
     LLVM_IR,
     concealed,

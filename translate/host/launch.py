@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit
+from mlir_offload.toolchain.target import WorkgroupLimit
 from mlir_offload.translate.gpu_module import KernelKey, launches_in
 from mlir_offload.translate.gpu_operation import (
     argument_types,

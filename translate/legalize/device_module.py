@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit, find_workgroup_limit
+from mlir_offload.toolchain.target import Kind, Target, WorkgroupLimit, find_workgroup_limit
 from mlir_offload.translate.gpu_module import (
     GpuModule,
     Kernel,

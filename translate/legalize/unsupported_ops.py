@@ -7,7 +7,7 @@ from math import prod
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.pattern import pattern
-from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit
+from mlir_offload.toolchain.target import WorkgroupLimit
 from mlir_offload.translate.gpu_module import is_declared_kernel, is_kernel
 from mlir_offload.translate.host.launch import MOST_THREADS, element_bytes
 from mlir_offload.translate.mlir.module import Locations
