@@ -27,6 +27,8 @@ SPIRV = "spirv64"
 """The word of `--offload-arch=` for what takes SPIR-V, as Intel GPUs do."""
 SM = pattern(r"sm_(\d{2,3})([af]?)")
 """The form of an NVIDIA architecture."""
+TARGET_ID = pattern(r"(gfx(?:\d+(?:-\d+)*-generic|\d{1,2}[0-9a-f]{2}))((?::[a-z0-9]+[+-])*)")
+"""The form of an AMD GPU with features: `gfx90a:sramecc+:xnack-`."""
 
 
 class Kind(str):

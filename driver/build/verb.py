@@ -16,7 +16,7 @@ from mlir_offload.driver.build import device_only, manifest, staged, unlisted, w
 from mlir_offload.driver.build import preprocess as build_preprocess
 from mlir_offload.driver.build import source as build_source
 from mlir_offload.driver.build.open import Build, open_build
-from mlir_offload.driver.compile import embed
+from mlir_offload.driver.compile import embed, guard
 from mlir_offload.driver.compile import header as compile_header
 from mlir_offload.driver.compile import normalize as compile_normalize
 from mlir_offload.driver.compile import preload as compile_preload
@@ -27,7 +27,6 @@ from mlir_offload.driver.compile.byproduct import (
     write_depfiles,
 )
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.guard import guard_inputs
 from mlir_offload.driver.link import program
 from mlir_offload.driver.link import runtime as link_runtime
 from mlir_offload.driver.message.report import render_times, show, show_note
@@ -135,7 +134,9 @@ def build_with(opened: Build) -> BuildContext:
         # Most calls have none, and load nothing for this.
         unlisted.check_unlisted(context)
     write_compile_commands(context)
-    guard_inputs(context)
+    if context.given or not all(path.suffix in MLIR_SUFFIXES for path in options.inputs):
+        # Programs of MLIR alone are for the tools that lower them.
+        guard.guard_inputs(context)
     tools = ToolWatch()
     for llvm in {context.mlir, context.llvm}:
         tools.add_paths(tool_files(llvm, context.cuda, context.rocm))

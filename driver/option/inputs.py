@@ -150,7 +150,8 @@ def read_besides(options: CompileOptions) -> tuple[Path, ...]:
     """Return the files that options name to be read for every `.mlir` input: pipeline, plugins, libraries."""
     plugins = (Path(word.partition("=")[2]) for word in options.mlir_arguments)
     libraries = (library.path for library in options.device_flags.libraries)
-    return (*libraries, *pipeline_file.pipeline_paths(options.pipeline), *plugins)
+    files = pipeline_file.pipeline_paths(options.pipeline) if options.pipeline else ()
+    return (*libraries, *files, *plugins)
 
 
 def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mlir_offload.offload.abi import EntryLayout, entry_layouts, kind_names
+from mlir_offload.offload.host import object_entry
 from mlir_offload.offload.host.module import (
     extend_used_list,
     global_name,
     next_metadata_number,
     target_triple,
 )
-from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.offload.ir_syntax import escape_bytes
 from mlir_offload.offload.kind_format import check_kinds, format_of
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError
@@ -52,7 +52,7 @@ def layout_of(section: str, members: int) -> EntryLayout | None:
 
 def entry_of(
     layout: EntryLayout, section: str, members: Iterable[tuple[str, int, str]]
-) -> HostEntry:
+) -> object_entry.HostEntry:
     """Return the entry whose members are given by name, number, and the string they point to."""
     numbers: dict[str, int] = {}
     name = ""
@@ -61,7 +61,7 @@ def entry_of(
         name = string if member == "name" else name
     kind = dict(kind_names()).get(numbers.get("kind", 0), "")
     own = (kind for kind, base in layout.sections if base == section)
-    return HostEntry(
+    return object_entry.HostEntry(
         kind=kind or next(own, ""),
         name=name,
         size_bytes=numbers["size"],

@@ -20,7 +20,7 @@ from mlir_offload.translate.kernel_parameter import (
     plan_parameters,
     position_of,
 )
-from mlir_offload.translate.legalize.unroll import unroll_loops
+from mlir_offload.translate.legalize import unroll
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import BlockArgument, Operation, Value, function_type
 from mlir_offload.translate.mlir.rewriter import Rewriter
@@ -211,8 +211,8 @@ class KernelForms(Struct, frozen=True):
                 check_narrow(function, plan, locations)
             distinct = self.distinct.get(key, ()) if key in self.own else ()
             ParameterRewriter(function, self.index_bits).apply(plan, distinct)
-        if self.unrolls:
-            unroll_loops(module, is_narrow=self.index_bits != WIDE)
+        if self.unrolls and any(one.name == "scf.for" for one in module.walk_inside()):
+            unroll.unroll_loops(module, is_narrow=self.index_bits != WIDE)
 
 
 def choose_kernel_forms(

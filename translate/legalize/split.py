@@ -23,7 +23,7 @@ from mlir_offload.translate.gpu_module import (
     read_declared,
     rename_launches,
 )
-from mlir_offload.translate.host import allocation, divergent_barrier
+from mlir_offload.translate.host import divergent_barrier
 from mlir_offload.translate.host import interface as host_interface
 from mlir_offload.translate.host.async_chain import AsyncRewriter
 from mlir_offload.translate.host.launch import (
@@ -32,8 +32,8 @@ from mlir_offload.translate.host.launch import (
     SourceWarning,
     describe_launches,
 )
+from mlir_offload.translate.host.memory import AllocationRewriter, TransferRewriter
 from mlir_offload.translate.host.module import check_main
-from mlir_offload.translate.host.transfer import TransferRewriter
 from mlir_offload.translate.input_pipeline import drop_scripts
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
 from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm
@@ -268,7 +268,7 @@ def _check_host(
 
 
 def _allocate_layouts(module: Module, host: Iterable[Operation], locations: Locations) -> None:
-    rewriter = allocation.AllocationRewriter(module.aliases, locations)
+    rewriter = AllocationRewriter(module.aliases, locations)
     for operation in host:
         rewriter.rewrite_function(operation)
 
