@@ -25,8 +25,8 @@ from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.driver.record import reproduce
 from mlir_offload.driver.step import parse
-from mlir_offload.driver.system.interrupt import interruptible
-from mlir_offload.driver.tools import cache_key, choose, learning, toolchain_id, version
+from mlir_offload.driver.system.parallel import interruptible
+from mlir_offload.driver.tools import cache_key, choose, releases, toolchain_id, version
 from mlir_offload.toolchain import limit
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
 from mlir_offload.toolchain.pattern import keep_patterns
@@ -256,7 +256,7 @@ def _step(arguments: Sequence[str], _: ProcessRunner) -> int:
     if not arguments or arguments[0] in _HELP:
         sys.stdout.write(parse.render_steps())
     elif _HELP.isdisjoint(arguments):
-        learning.learn_given(os.environ)
+        releases.learn_given(os.environ)
         parse.parse_step(arguments).run()
     else:
         sys.stdout.write(option_help.render_help(parse.described_step(arguments[0])))

@@ -25,8 +25,8 @@ from mlir_offload.driver.system.depfile import quote_for_make, render_rule
 from mlir_offload.driver.system.jobserver import JobSlots
 from mlir_offload.driver.system.tool_watch import ToolWatch
 from mlir_offload.driver.system.workspace import publish
-from mlir_offload.driver.tools.found import check_step_tools, find_step_tools
-from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_for
+from mlir_offload.driver.tools.choose import find_step_tools
+from mlir_offload.driver.tools.toolchain_id import RememberingRunner, check_step_tools, identify_for
 from mlir_offload.offload.host import module as host_module
 from mlir_offload.offload.host import source_line
 from mlir_offload.toolchain import byte_view

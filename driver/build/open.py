@@ -18,8 +18,7 @@ from mlir_offload.driver.step import launcher as step_launcher
 from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.system.jobserver import JobSlots
 from mlir_offload.driver.system.workspace import open_workspace
-from mlir_offload.driver.tools.choose import choose_slots, choose_source_time
-from mlir_offload.driver.tools.found import FoundTools
+from mlir_offload.driver.tools.choose import FoundTools, choose_slots, choose_source_time
 from mlir_offload.toolchain.process import Runner
 
 if TYPE_CHECKING:

@@ -49,18 +49,16 @@ from mlir_offload.driver.option.inputs import (
 from mlir_offload.driver.option.line import forget_link_lines
 from mlir_offload.driver.step import launcher as step_launcher
 from mlir_offload.driver.system.parallel import Threads, pool, run_concurrently
-from mlir_offload.driver.system.tool_watch import ToolWatch, tool_files
+from mlir_offload.driver.system.tool_watch import ToolWatch, knowing_versions, tool_files
 from mlir_offload.driver.tools import cache_key, toolchain_id
 from mlir_offload.driver.tools.choose import (
+    FoundTools,
     choose_rocm_for,
     choose_targets,
     choose_toolkit_for,
     places_of,
 )
-from mlir_offload.driver.tools.found import FoundTools
-from mlir_offload.driver.tools.known_version import knowing_versions
-from mlir_offload.driver.tools.learning import learn_of_objects
-from mlir_offload.driver.tools.releases import Releases, choose_releases
+from mlir_offload.driver.tools.releases import Releases, choose_releases, learn_of_objects
 from mlir_offload.offload.kind_format import check_targets
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
 from mlir_offload.toolchain.learned import LEARNED, known_release

@@ -29,8 +29,7 @@ from mlir_offload.driver.step.image_file import Package
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.driver.system.workspace import check_output, make_directory
-from mlir_offload.driver.tools.choose import places_of
-from mlir_offload.driver.tools.found import FoundTools
+from mlir_offload.driver.tools.choose import FoundTools, places_of
 from mlir_offload.driver.tools.releases import Releases
 from mlir_offload.offload.container.mob_archive import read_archive
 from mlir_offload.offload.container.mob_manifest import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlir_offload.driver.compile.kind_build import LinkTools, builds_of
 from mlir_offload.driver.tools.choose import choose_rocm_for, choose_toolkit
-from mlir_offload.driver.tools.learning import learn_given, learn_llvm
+from mlir_offload.driver.tools.releases import learn_given, learn_llvm
 from mlir_offload.offload.abi import (
     ANY_CONSUMER,
     OffloadAbi,

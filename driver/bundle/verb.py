@@ -21,13 +21,12 @@ from mlir_offload.driver.option.inputs import check_input
 from mlir_offload.driver.option.subcommand import check_spelled
 from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.driver.tools.choose import (
+    FoundTools,
     choose_targets,
     choose_toolkit,
     places_for,
 )
-from mlir_offload.driver.tools.found import FoundTools
-from mlir_offload.driver.tools.learning import learn_llvm, learn_named
-from mlir_offload.driver.tools.releases import Releases
+from mlir_offload.driver.tools.releases import Releases, learn_llvm, learn_named
 from mlir_offload.offload.abi import ANY_CONSUMER, load_abis
 from mlir_offload.offload.container.mob_manifest import LlvmRequirement
 from mlir_offload.offload.kind_format import CodeMakers, check_targets, format_of, have_one_number

@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.step.keyed import PackagedImage
 from mlir_offload.driver.step.split_file import ModuleFile
+from mlir_offload.driver.step.step import PackagedImage
 from mlir_offload.offload.device import library
 from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.target import Target, device_kind

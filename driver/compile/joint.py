@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import device_command, lowered_text, ordered_targets
-from mlir_offload.driver.step.joint import Join, Part, Separate
+from mlir_offload.driver.step.program import Join, Part, Separate
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Completed

@@ -12,7 +12,6 @@ from mlir_offload.toolchain.target import Kind, all_kinds
 # In the order in which a compilation comes to them.
 _ALWAYS = (
     "mlir_offload.driver.step.program",
-    "mlir_offload.driver.step.joint",
     "mlir_offload.translate.legalize.split",
     "mlir_offload.translate.host.module",
 )
@@ -22,7 +21,6 @@ _LATE = (
     "mlir_offload.driver.step.annotate",
     "mlir_offload.driver.step.image_file",
     "mlir_offload.offload.host.annotate",
-    "mlir_offload.driver.package.file",
 )
 _LINK = ("mlir_offload.driver.link.program",)
 

@@ -59,8 +59,12 @@ from mlir_offload.driver.system.workspace import (
     open_output,
     publish,
 )
-from mlir_offload.driver.tools.found import check_step_tools, find_step_tools
-from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_kinds
+from mlir_offload.driver.tools.choose import find_step_tools
+from mlir_offload.driver.tools.toolchain_id import (
+    RememberingRunner,
+    check_step_tools,
+    identify_kinds,
+)
 from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
 from mlir_offload.offload.host.source_line import render_line_nodes
 from mlir_offload.toolchain.byte_view import copy_view, open_view, write_all

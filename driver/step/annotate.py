@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlir_offload.driver.step.keyed import Keyed
-from mlir_offload.driver.step.step import Step, read_text, write_text
+from mlir_offload.driver.step.step import Keyed, Step, read_text, write_text
 from mlir_offload.offload import llvm_ir
 from mlir_offload.offload.abi import host_layout, load_abis
 from mlir_offload.offload.host import finished_code, learned, source_line

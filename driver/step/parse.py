@@ -14,9 +14,7 @@ from mlir_offload.driver.option.command_line import option_words
 from mlir_offload.driver.option.row import Group, Option, Subcommand
 from mlir_offload.driver.option.words import read_option
 from mlir_offload.driver.step.compiler_step import COMPILER_STEPS, OF_COMPILER, CompilerStep
-from mlir_offload.driver.step.keyed import Keyed
-from mlir_offload.driver.step.option import STEP_OPTIONS
-from mlir_offload.driver.step.step import Step
+from mlir_offload.driver.step.step import STEP_OPTIONS, Keyed, Step
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Target, parse_offload_arch
 from mlir_offload.toolchain.tool import ToolVersion, parse_version
@@ -26,9 +24,8 @@ from mlir_offload.translate.sanitizer import Sanitizer
 
 S = TypeVar("S", bound=Step)
 _MODULES: Mapping[str, Sequence[str]] = {
-    "program": ("split", "header"),
+    "program": ("split", "header", "join", "separate", "part"),
     "device": ("unwrap",),
-    "joint": ("join", "separate", "part"),
     "cuda": ("nvptx-ir", "ptx-time", "cuda-directory"),
     "hip": ("amdgpu-ir", "amdgpu-check", "hip-fat-binary"),
     "spirv": ("spirv-ir", "spirv-check"),
