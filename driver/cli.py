@@ -16,11 +16,11 @@ from mlir_offload import toolchain
 from mlir_offload.driver.build import verb as build_verb
 from mlir_offload.driver.message.options import MessageOptions
 from mlir_offload.driver.message.report import report, show, show_error
-from mlir_offload.driver.option import completion, response_file, suggest
+from mlir_offload.driver.option import completion, response_file, row
 from mlir_offload.driver.option import help as option_help
+from mlir_offload.driver.option.checks import check_message_outputs, configuration_files
+from mlir_offload.driver.option.command_line import take_message_options
 from mlir_offload.driver.option.config import configured, joined_config, subcommand_first
-from mlir_offload.driver.option.file_use import check_message_outputs, configuration_files
-from mlir_offload.driver.option.message_words import take_message_options
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.driver.record import reproduce
@@ -227,7 +227,7 @@ def _help_of(names: Sequence[str], _: ProcessRunner) -> int:
     name = names[0] if names else ""
     if name and name not in SUBCOMMANDS:
         msg = f"help {name}: no such subcommand"
-        raise UsageError(msg, hint=suggest.value_hint(name, SUBCOMMANDS))
+        raise UsageError(msg, hint=row.value_hint(name, SUBCOMMANDS))
     return _help(name)
 
 

@@ -13,10 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.build import source as build_source
-from mlir_offload.driver.build.open import Build, open_build
 from mlir_offload.driver.compile import device, host_code
 from mlir_offload.driver.compile.byproduct import check_outputs, withdrawn_on_failure
-from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.driver.step import image_container, split_file
 from mlir_offload.driver.step.compiler_step import HermeticStep, HostStep, ImageStep

@@ -11,16 +11,14 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile import clang_error, embed, gpu_cpp, launched, older
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.device import compile_device, lower_device
+from mlir_offload.driver.compile.device import compile_device, lower_device, lower_jointly
 from mlir_offload.driver.compile.host_code import dump_arguments, host_command
-from mlir_offload.driver.compile.image import DeviceModule, kernels_of
-from mlir_offload.driver.compile.joint import lower_jointly
+from mlir_offload.driver.compile.image import DeviceModule, kernels_of, select_modules
 from mlir_offload.driver.compile.normalize import (
     normalized,
     runs_transform_scripts,
     works_on_host_memory,
 )
-from mlir_offload.driver.compile.target_selection import select_modules
 from mlir_offload.driver.link import final_object
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.record.dependencies import clang_depfile_arguments

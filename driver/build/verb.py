@@ -15,18 +15,17 @@ from msgspec.structs import replace
 from mlir_offload.driver.build import device_only, manifest, staged, unlisted, why
 from mlir_offload.driver.build import preprocess as build_preprocess
 from mlir_offload.driver.build import source as build_source
-from mlir_offload.driver.build.open import Build, open_build
 from mlir_offload.driver.compile import embed, guard
 from mlir_offload.driver.compile import header as compile_header
+from mlir_offload.driver.compile import kind_build as compile_preload
 from mlir_offload.driver.compile import normalize as compile_normalize
-from mlir_offload.driver.compile import preload as compile_preload
 from mlir_offload.driver.compile.byproduct import (
     check_outputs,
     withdrawn_on_failure,
     write_compile_commands,
     write_depfiles,
 )
-from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.link import program
 from mlir_offload.driver.link import runtime as link_runtime
 from mlir_offload.driver.message.report import render_times, show, show_note
@@ -43,10 +42,10 @@ from mlir_offload.driver.option.inputs import (
     check_input,
     compiled_files,
     final_outputs,
+    forget_link_lines,
     has_device_code,
     read_given,
 )
-from mlir_offload.driver.option.line import forget_link_lines
 from mlir_offload.driver.step import launcher as step_launcher
 from mlir_offload.driver.system.parallel import Threads, pool, run_concurrently
 from mlir_offload.driver.system.tool_watch import ToolWatch, knowing_versions, tool_files

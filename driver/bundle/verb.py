@@ -9,12 +9,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.build.open import Build, open_build
 from mlir_offload.driver.bundle.pack import pack_bundle
 from mlir_offload.driver.bundle.requirement import llvm_requirement
 from mlir_offload.driver.bundle.unit import LoweredUnit, lower_unit
 from mlir_offload.driver.compile.byproduct import check_outputs
-from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, parse_arguments
 from mlir_offload.driver.option.inputs import check_input

@@ -11,8 +11,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from msgspec.structs import fields
 
 from mlir_offload.driver.option.command_line import option_words
-from mlir_offload.driver.option.row import Group, Option, Subcommand
-from mlir_offload.driver.option.words import read_option
+from mlir_offload.driver.option.row import Group, Option, Subcommand, read_option
 from mlir_offload.driver.step.compiler_step import COMPILER_STEPS, OF_COMPILER, CompilerStep
 from mlir_offload.driver.step.step import STEP_OPTIONS, Keyed, Step
 from mlir_offload.toolchain.errors import UsageError
