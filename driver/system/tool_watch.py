@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from msgspec import Struct, field
 
 from mlir_offload.driver.system.workspace import replace_file, user_cache
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
+from mlir_offload.toolchain.pattern import compiled
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, Runner
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def tool_files(
         yield from (path for _, path in cuda.installation.parts)
     if rocm is not None and rocm.bitcode is not None:
         yield from rocm.bitcode.glob("*.bc")
-    own = re.compile(rf"lib(?:LLVM|MLIR|clang|lld|LTO|Polly).*[-.]{llvm.version.major}(?!\d).*")
+    own = compiled(rf"lib(?:LLVM|MLIR|clang|lld|LTO|Polly).*[-.]{llvm.version.major}(?!\d).*")
     places = (str(llvm.prefix / "lib"), *LIBRARY_PLACES)
     for place in dict.fromkeys(os.path.realpath(place) for place in places):
         with contextlib.suppress(OSError):
