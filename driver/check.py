@@ -12,7 +12,7 @@ from mlir_offload.driver.message.report import report, show_error, show_warning
 from mlir_offload.driver.message.skew import counted, is_error, message_of
 from mlir_offload.driver.option.click_command import PATH, call, command
 from mlir_offload.driver.tools.choose import choose_toolkit, places_for
-from mlir_offload.driver.tools.learning import learn_llvm, learn_named
+from mlir_offload.driver.tools.releases import learn_llvm, learn_named
 from mlir_offload.offload.skew.check import SkewFinding, check_file
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.cuda_driver import load_drivers
@@ -24,12 +24,12 @@ from mlir_offload.toolchain.errors import (
     VerificationError,
 )
 from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
-from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.rocm import choose_rocm
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm, find_rocm
 from mlir_offload.toolchain.skew.fact import Consumer
 from mlir_offload.toolchain.skew.limits import load_limits
+from mlir_offload.toolchain.tool import Role
 
 _DAMAGED = "BC005"
 

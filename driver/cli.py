@@ -16,17 +16,17 @@ from mlir_offload import toolchain
 from mlir_offload.driver.build import verb as build_verb
 from mlir_offload.driver.message.options import MessageOptions
 from mlir_offload.driver.message.report import report, show, show_error
-from mlir_offload.driver.option import completion, response_file, suggest
+from mlir_offload.driver.option import completion, response_file, row
 from mlir_offload.driver.option import help as option_help
+from mlir_offload.driver.option.checks import check_message_outputs, configuration_files
+from mlir_offload.driver.option.command_line import take_message_options
 from mlir_offload.driver.option.config import configured, joined_config, subcommand_first
-from mlir_offload.driver.option.file_use import check_message_outputs, configuration_files
-from mlir_offload.driver.option.message_words import take_message_options
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.driver.record import reproduce
 from mlir_offload.driver.step import parse
-from mlir_offload.driver.system.interrupt import interruptible
-from mlir_offload.driver.tools import cache_key, choose, learning, toolchain_id, version
+from mlir_offload.driver.system.parallel import interruptible
+from mlir_offload.driver.tools import cache_key, choose, releases, toolchain_id, version
 from mlir_offload.toolchain import limit
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
 from mlir_offload.toolchain.pattern import keep_patterns
@@ -227,7 +227,7 @@ def _help_of(names: Sequence[str], _: ProcessRunner) -> int:
     name = names[0] if names else ""
     if name and name not in SUBCOMMANDS:
         msg = f"help {name}: no such subcommand"
-        raise UsageError(msg, hint=suggest.value_hint(name, SUBCOMMANDS))
+        raise UsageError(msg, hint=row.value_hint(name, SUBCOMMANDS))
     return _help(name)
 
 
@@ -256,7 +256,7 @@ def _step(arguments: Sequence[str], _: ProcessRunner) -> int:
     if not arguments or arguments[0] in _HELP:
         sys.stdout.write(parse.render_steps())
     elif _HELP.isdisjoint(arguments):
-        learning.learn_given(os.environ)
+        releases.learn_given(os.environ)
         parse.parse_step(arguments).run()
     else:
         sys.stdout.write(option_help.render_help(parse.described_step(arguments[0])))

@@ -15,8 +15,8 @@ from msgspec import Struct
 from mlir_offload.driver.inspect.tree import size_text
 from mlir_offload.driver.message.escape import shown
 from mlir_offload.driver.message.report import show, show_warning
+from mlir_offload.driver.option.checks import OutputFile, check_files
 from mlir_offload.driver.option.click_command import PATH, call, command
-from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.driver.system.workspace import (
     check_output,
     keep_mode,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.build.open import open_build
 from mlir_offload.driver.build.verb import build_opened
+from mlir_offload.driver.compile.context import open_build
 from mlir_offload.driver.option.command_line import CompileOptions, Mode, parse_arguments
 from mlir_offload.driver.system.workspace import open_workspace
 from mlir_offload.toolchain.errors import UsageError

@@ -21,7 +21,7 @@ from typing import IO, NoReturn
 from msgspec import Struct, field
 
 from mlir_offload.driver.cli import main
-from mlir_offload.driver.compile.preload import modules_for
+from mlir_offload.driver.compile.kind_build import modules_for
 from mlir_offload.driver.tools.toolchain_id import own_identity
 from mlir_offload.toolchain.target import Kind
 

@@ -33,7 +33,7 @@ TEXT_FOLDERS = ("translate", "offload/host")
 # Those of them that match other languages.
 OTHER_LANGUAGES = (
     *("translate/diagnostics.py", "translate/tool_message.py"),  # messages of tools
-    *("translate/legalize/limit.py", "translate/spirv/printf.py"),  # formats of printf
+    *("translate/legalize/unsupported_ops.py", "translate/spirv/printf.py"),  # formats of printf
     *("translate/pipelines.py", "translate/input_pipeline.py"),  # lists of passes, what sources contain
     "offload/host/mangling.py",  # names of C++
 )  # fmt: skip

@@ -12,8 +12,6 @@ from mlir_offload.toolchain.learned import table_cache, with_learned
 from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.tables import load_table
 
-TARGET_ID = pattern(r"(gfx(?:\d+(?:-\d+)*-generic|\d{1,2}[0-9a-f]{2}))((?::[a-z0-9]+[+-])*)")
-"""The form of an AMD GPU with features: `gfx90a:sramecc+:xnack-`."""
 _GENERATION = pattern(r"gfx(\d+)(?:-[\d-]*generic|[0-9a-f]{2})")
 # A feature as LLVM spells it, or as clang's own option.
 _FEATURE = pattern(r"(-m(?:no-)?|[+-])(wavefrontsize(?:32|64)|xnack|sramecc)")

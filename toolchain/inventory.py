@@ -27,11 +27,10 @@ from mlir_offload.toolchain.llvm import (
     probe_every_tool,
     probe_llvm,
 )
-from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.rocm import RocmInstallation, load_rocm_table
 from mlir_offload.toolchain.search import SearchPlaces, find_cuda, find_llvm, find_rocm
-from mlir_offload.toolchain.tool import ProbedVersion
+from mlir_offload.toolchain.tool import ProbedVersion, Role, load_llvm_table
 
 _T = TypeVar("_T")
 _PIP_EXTRA = "pip install 'mlir-offload[cuda]'"

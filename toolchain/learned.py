@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.toolchain import learned_row
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
-from mlir_offload.toolchain.learned_row import LearnedRow, list_of
 from mlir_offload.toolchain.tables import decoded
 
 P = ParamSpec("P")
@@ -49,7 +49,7 @@ class LearnedRelease(Struct, frozen=True, forbid_unknown_fields=True):
     major: int
     nearest: int
     identity: str
-    rows: tuple[LearnedRow, ...] = ()
+    rows: tuple[learned_row.LearnedRow, ...] = ()
     assumed: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     probes: int = 0
@@ -67,22 +67,24 @@ class LearnedRelease(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def assumption(self) -> str:
         """Return what was not learned but taken from the nearest release."""
-        lists = {list_of(row) for row in self.rows}
+        lists = {learned_row.list_of(row) for row in self.rows}
         missing = (text for name, text in _NOT_ALWAYS.items() if name not in lists)
         parts = "; ".join((*missing, *self.assumed))
         return f"assumed of LLVM {self.version} as of LLVM {self.nearest}: {parts}" if parts else ""
 
-    def rows_of(self, table: str) -> tuple[LearnedRow, ...]:
+    def rows_of(self, table: str) -> tuple[learned_row.LearnedRow, ...]:
         """Return the rows of one table."""
-        return tuple(row for row in self.rows if list_of(row).partition(".")[0] == table)
+        return tuple(
+            row for row in self.rows if learned_row.list_of(row).partition(".")[0] == table
+        )
 
-    def with_rows(self, rows: Iterable[LearnedRow]) -> LearnedRelease:
+    def with_rows(self, rows: Iterable[learned_row.LearnedRow]) -> LearnedRelease:
         """Return it with these rows in the place of its own of the same lists."""
         return self.with_more(replace(self, rows=tuple(rows), assumed=(), refused=(), probes=0))
 
     def with_more(self, other: LearnedRelease) -> LearnedRelease:
         """Return the rows of both; where both have a list, the other's counts."""
-        rows = {list_of(row): row for row in (*self.rows, *other.rows)}
+        rows = {learned_row.list_of(row): row for row in (*self.rows, *other.rows)}
         assumed = tuple(dict.fromkeys((*self.assumed, *other.assumed)))
         refused = tuple(dict.fromkeys((*self.refused, *other.refused)))
         ordered = tuple(rows[name] for name in sorted(rows))
@@ -154,9 +156,9 @@ def for_now(release: LearnedRelease) -> Iterator[None]:
 
 def check_equal(one: LearnedRelease, other: LearnedRelease, where: str = "") -> None:
     """Raise CompatibilityError where a list that both have learned differs."""
-    own = {list_of(row): row for row in one.rows}
+    own = {learned_row.list_of(row): row for row in one.rows}
     for row in other.rows:
-        name = list_of(row)
+        name = learned_row.list_of(row)
         if name in own and own[name] != row:
             msg = f"two builds call themselves LLVM {one.version} and differ in {name}"
             hint = "compile again with the build that links"
@@ -185,7 +187,7 @@ def with_learned(name: str, table: Mapping[str, Any]) -> dict[str, Any]:
     whole = dict(table)
     for release in learned_releases():
         for row in release.rows_of(name):
-            keys = list_of(row).split(".")[1:]
+            keys = learned_row.list_of(row).split(".")[1:]
             whole = _with_row(whole, keys, release, msgspec.to_builtins(row))
     return whole
 

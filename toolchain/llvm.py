@@ -12,14 +12,16 @@ from pathlib import Path
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
-from mlir_offload.toolchain.llvm_tools import LlvmTable, Role, load_llvm_table
 from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.tool import (
+    LlvmTable,
     ProbedVersion,
+    Role,
     ToolchainRequest,
     ToolVersion,
     is_program,
+    load_llvm_table,
     probe_version,
 )
 

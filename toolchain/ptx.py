@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.toolchain import learned_row
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.learned import learned_releases, table_cache
-from mlir_offload.toolchain.learned_row import NvptxRow
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.toolchain.target import sm_number
 
@@ -47,7 +47,7 @@ def _with_learned(table: NvptxTable) -> NvptxTable:
     oldest = dict(table.oldest_isa)
     for release in learned_releases():
         for row in release.rows_of("nvptx"):
-            if isinstance(row, NvptxRow):
+            if isinstance(row, learned_row.NvptxRow):
                 before = support_of(table.llvm, (release.major, 0), "LLVM")
                 behind = (release.major + 1, 0)
                 rows.setdefault(behind, replace(before, release=behind))

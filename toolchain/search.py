@@ -13,9 +13,8 @@ from msgspec import Struct
 from mlir_offload.toolchain import cuda as toolchain_cuda
 from mlir_offload.toolchain import rocm as toolchain_rocm
 from mlir_offload.toolchain.llvm import LlvmInstallation, inspect_llvm
-from mlir_offload.toolchain.llvm_tools import load_llvm_table
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
-from mlir_offload.toolchain.tool import ToolchainRequest, first_request, is_program
+from mlir_offload.toolchain.tool import ToolchainRequest, first_request, is_program, load_llvm_table
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaInstallation

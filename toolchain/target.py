@@ -1,17 +1,20 @@
-"""Device kinds, architectures and targets, as LLVM spells them."""
+"""Device kinds, architectures and targets, as LLVM spells them, and the workgroup memory of an architecture."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
 from importlib import import_module
-from typing import ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.pattern import pattern
+from mlir_offload.toolchain.tables import load_table
 
 T = TypeVar("T")
 
@@ -24,6 +27,8 @@ SPIRV = "spirv64"
 """The word of `--offload-arch=` for what takes SPIR-V, as Intel GPUs do."""
 SM = pattern(r"sm_(\d{2,3})([af]?)")
 """The form of an NVIDIA architecture."""
+TARGET_ID = pattern(r"(gfx(?:\d+(?:-\d+)*-generic|\d{1,2}[0-9a-f]{2}))((?::[a-z0-9]+[+-])*)")
+"""The form of an AMD GPU with features: `gfx90a:sramecc+:xnack-`."""
 
 
 class Kind(str):
@@ -252,3 +257,32 @@ def sm_number(arch: str) -> int:
         msg = f"not an NVIDIA architecture: {arch!r}"
         raise ValueError(msg)
     return int(match.group(1))
+
+
+class WorkgroupLimit(Struct, frozen=True):
+    """The bytes that variables may take, and those that variables and the launch may take together."""
+
+    arch: str
+    static_bytes: int
+    all_bytes: int
+
+
+def find_workgroup_limit(arch: str) -> WorkgroupLimit | None:
+    """Return the limit of an architecture, None where only the machine that runs the program knows it."""
+    name = arch.partition(":")[0]
+    bare = name.rstrip("af") if name.startswith("sm_") else name
+    for row in _rows():
+        # A pattern that is a name costs more to compile than to compare.
+        if bare in row["archs"] or any(
+            fnmatchcase(bare, one) for one in row["archs"] if "*" in one
+        ):
+            return WorkgroupLimit(arch, row["static"], row["all"])
+    return None
+
+
+@cache
+def _rows() -> list[Mapping[str, Any]]:
+    rows: list[Mapping[str, Any]] = load_table("mlir_offload.toolchain", "workgroup_memory")[
+        "limits"
+    ]
+    return rows

@@ -1,17 +1,22 @@
-"""Programs on disk: whether one can be started, which release it says it is, and which one was requested."""
+"""Programs: whether one can be started, its release and which one was requested; the table of those of LLVM."""
 
 from __future__ import annotations
 
 import os
 import re
-from functools import total_ordering
+from collections.abc import Collection, Iterator, Mapping
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import cache, total_ordering
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
 from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import Command, Runner, describe_status
+from mlir_offload.toolchain.tables import load_table
 
 _RELEASE = pattern(r"\d+(\.\d+){0,2}")
 _NUMBER = pattern(r"(\d+)\.(\d+)(?:\.(\d+))?")
@@ -131,3 +136,171 @@ def first_request(*given: tuple[str, str]) -> ToolchainRequest | None:
         if value:
             return ToolchainRequest(value, f"{name}={value}")
     return None
+
+
+class Role(StrEnum):
+    """What an LLVM release is used for."""
+
+    LOWER = "lower"
+    LINK = "link"
+    CPU = "cpu"
+
+
+class ToolRow(Struct, frozen=True):
+    """A program of LLVM: its role (None: no step depends on it) and its package."""
+
+    name: str
+    package_template: str
+    role: Role | None = None
+    since: int = 0
+    answers_version: bool = True
+    is_optional: bool = False
+
+    def package(self, major: int) -> str:
+        """Return the Debian package of that release that ships the program."""
+        return self.package_template.format(major=major)
+
+
+class LlvmTable(Struct, frozen=True):
+    """What is known of LLVM releases as installed software; `measured` are those that the tables hold."""
+
+    places: tuple[str, ...]
+    anchors: tuple[str, ...]
+    recommended: int
+    forks: tuple[str, ...]
+    vendors: tuple[str, ...]
+    projects: tuple[tuple[str, str], ...]
+    measured: tuple[int, ...]
+    oldest: tuple[tuple[Role, int], ...]
+    tools: tuple[ToolRow, ...]
+    omp_directories: tuple[str, ...]
+    omp_packages: tuple[tuple[int, str], ...]
+    library_directories: tuple[str, ...]
+    system_prefixes: tuple[str, ...]
+    system_directories: tuple[str, ...]
+    library_since: int
+    library_package: str
+
+    def oldest_release(self, role: Role) -> int:
+        """Return the oldest release that can play the role."""
+        return dict(self.oldest)[role]
+
+    def tool(self, name: str) -> ToolRow:
+        """Return the row of a program. Raises ValueError for one that the table does not have."""
+        for row in self.tools:
+            if row.name == name:
+                return row
+        msg = f"llvm_tools: no row for the program {name!r}"
+        raise ValueError(msg)
+
+    def project(self, name: str) -> str:
+        """Return the project of LLVM that builds a program, empty for LLVM itself."""
+        return dict(self.projects).get(name, "")
+
+    def serving(self, role: Role, major: int) -> Iterator[ToolRow]:
+        """Yield the programs that the role uses in that release, the optional ones too."""
+        for row in self.tools:
+            if row.role is role and row.since <= major:
+                yield row
+
+    def needed(self, role: Role, major: int) -> Iterator[ToolRow]:
+        """Yield the programs that the role cannot do without in that release."""
+        return (row for row in self.serving(role, major) if not row.is_optional)
+
+    def libomptarget_package(self, major: int) -> str:
+        """Return the Debian package with libomptarget of that release, empty where there is none."""
+        templates = [template for since, template in self.omp_packages if since <= major]
+        return templates[-1].format(major=major) if templates else ""
+
+    def library_directories_of(self, prefix: Path) -> tuple[str, ...]:
+        """Return where the library of a prefix may be: those of the system only for what the system installs."""
+        is_of_system = any(fnmatchcase(str(prefix), one) for one in self.system_prefixes)
+        return (*self.library_directories, *(self.system_directories if is_of_system else ()))
+
+    def library_package_of(self, major: int) -> str:
+        """Return the Debian package with LLVM's C API, empty for a release that is too old."""
+        is_known = major >= self.library_since
+        return self.library_package.format(major=major) if is_known else ""
+
+    def packages(self, major: int, roles: Collection[Role] = tuple(Role)) -> tuple[str, ...]:
+        """Return the Debian packages that together play the roles, each once."""
+        rows = [row for role in roles for row in self.serving(role, major)]
+        return tuple(dict.fromkeys(row.package(major) for row in rows))
+
+
+@cache
+def load_llvm_table() -> LlvmTable:
+    """Return the table that ships with the package."""
+    return parse_llvm_table(load_table("mlir_offload.toolchain", "llvm_tools"))
+
+
+def parse_llvm_table(table: Mapping[str, Any]) -> LlvmTable:
+    """Return the checked table. Raises ValueError naming the row that is wrong."""
+    parsed = LlvmTable(
+        places=_strings(table, "places"),
+        anchors=_strings(table, "anchors"),
+        recommended=int(table["recommended"]),
+        forks=_strings(table, "forks"),
+        vendors=_strings(table, "vendors"),
+        projects=tuple(
+            (str(name), str(project))
+            for project, names in table["projects"].items()
+            for name in names
+        ),
+        measured=tuple(map(int, table["roles"].get(Role.LINK, {}).get("checked", ()))),
+        oldest=tuple((Role(name), int(row["since"])) for name, row in table["roles"].items()),
+        tools=tuple(_tool_row(row) for row in table["tools"]),
+        omp_directories=_strings(table["libomptarget"], "directories"),
+        omp_packages=tuple(
+            (int(r["since"]), str(r["package"])) for r in table["libomptarget"]["packages"]
+        ),
+        library_directories=_strings(table["libllvm"], "directories"),
+        system_prefixes=_strings(table["libllvm"], "system_prefixes"),
+        system_directories=_strings(table["libllvm"], "system_directories"),
+        library_since=int(table["libllvm"]["since"]),
+        library_package=str(table["libllvm"]["package"]),
+    )
+    _check(parsed)
+    return parsed
+
+
+def _strings(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    values = table.get(key)
+    if not isinstance(values, list) or not values or not all(isinstance(v, str) for v in values):
+        msg = f"llvm_tools: {key} must be a list of strings"
+        raise ValueError(msg)
+    return tuple(values)
+
+
+def _tool_row(row: Mapping[str, Any]) -> ToolRow:
+    unknown = set(row) - {"name", "role", "since", "package", "answers_version", "optional"}
+    if unknown or "{major}" not in row.get("package", ""):
+        msg = f"llvm_tools: tool {row.get('name')!r}: needs a package with {{major}}, has {sorted(row)}"
+        raise ValueError(msg)
+    role = Role(row["role"]) if "role" in row else None
+    return ToolRow(
+        name=str(row["name"]),
+        package_template=str(row["package"]),
+        role=role,
+        since=int(row.get("since", 0)),
+        answers_version=bool(row.get("answers_version", True)),
+        is_optional=bool(row.get("optional", False)),
+    )
+
+
+def _check(table: LlvmTable) -> None:
+    names = [row.name for row in table.tools]
+    problems = [f"tool {name!r} twice" for name in set(names) if names.count(name) > 1]
+    problems += [f"anchor {name!r} is not a tool" for name in table.anchors if name not in names]
+    problems += [f"project of {name!r}: no tool" for name, _ in table.projects if name not in names]
+    problems += [f"role {role} has no row" for role in Role if role not in dict(table.oldest)]
+    problems += [
+        f"role {role} has no tool" for role in Role if not any(t.role is role for t in table.tools)
+    ]
+    if list(table.omp_packages) != sorted(table.omp_packages):
+        problems.append("libomptarget packages are not in the order of releases")
+    if any(since > table.recommended for _, since in table.oldest):
+        problems.append(f"the recommended release {table.recommended} cannot play every role")
+    if problems:
+        msg = f"llvm_tools: {'; '.join(sorted(problems))}"
+        raise ValueError(msg)

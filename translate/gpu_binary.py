@@ -14,14 +14,18 @@ from mlir_offload.offload.container.precompiled_image import (
 )
 from mlir_offload.offload.device.kernel import DeviceKernel
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
-from mlir_offload.translate.declared import POINTER_HINT
-from mlir_offload.translate.gpu_module import Kernel, launches_in
+from mlir_offload.translate.gpu_module import POINTER_HINT, Kernel, launches_in
 from mlir_offload.translate.gpu_operation import argument_types
-from mlir_offload.translate.mlir.attribute import Attribute, attributes_in
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
-from mlir_offload.translate.mlir.syntax import render_symbol
-from mlir_offload.translate.mlir.type import float_width, integer_width, parse_shaped
+from mlir_offload.translate.mlir.syntax import (
+    Attribute,
+    attributes_in,
+    float_width,
+    integer_width,
+    parse_shaped,
+    render_symbol,
+)
 from mlir_offload.translate.target_attribute import parse_target
 
 _DEFAULT_WORD = "fatbin"

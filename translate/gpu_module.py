@@ -1,4 +1,9 @@
-"""The device modules of a program and their kernels."""
+"""The device modules of a program and their kernels.
+
+A program also launches kernels that another file defines, such as CUDA C++. They are written as
+declarations with `gpu.kernel` in a `gpu.module`: `llvm.func @scale(!llvm.ptr, f32) attributes {gpu.kernel}`.
+MLIR checks neither the number nor the types of what such a kernel is launched with.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,16 @@ from msgspec import Struct
 from mlir_offload.toolchain.digest import sha256
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.translate.gpu_operation import POINTER, names_stream
-from mlir_offload.translate.mlir.attribute import Attribute, quoted
+from mlir_offload.translate.gpu_operation import POINTER, argument_types, names_stream
 from mlir_offload.translate.mlir.module import Locations
-from mlir_offload.translate.mlir.operation import Operation
-from mlir_offload.translate.mlir.syntax import parse_symbol, render_symbol, tokens
-from mlir_offload.translate.mlir.type import function_type
+from mlir_offload.translate.mlir.operation import Operation, function_type
+from mlir_offload.translate.mlir.syntax import (
+    Attribute,
+    parse_symbol,
+    quoted,
+    render_symbol,
+    tokens,
+)
 from mlir_offload.translate.target_attribute import TargetAttribute
 
 _KERNEL_MARKS = ("gpu.kernel", "nvvm.kernel")
@@ -30,6 +39,10 @@ _BYTECODE_MAGIC = ("ML\u00efR", "ML\udcefR")
 
 KernelKey = tuple[str, str]
 """Names of a gpu.module and of a kernel in it, as the normalised text has them."""
+POINTER_HINT = (
+    "pass its pointer, as C++ takes it: memref.extract_aligned_pointer_as_index, "
+    "arith.index_cast to i64, llvm.inttoptr"
+)
 
 
 class Kernel(Struct, frozen=True):
@@ -237,3 +250,65 @@ def rename_launches(
         module, kernel = key
         symbols = modules.get(module, module), kernels.get(key, kernel)
         launch.set_attribute("kernel", Attribute("::".join(map(render_symbol, symbols))))
+
+
+class DeclaredKernel(Struct, frozen=True):
+    """A kernel that another file defines, and the types of its parameters as launches spell them."""
+
+    module: str
+    name: str
+    types: tuple[str, ...]
+
+
+def read_declared(module: Operation, locations: Locations) -> tuple[DeclaredKernel, ...]:
+    """Return the kernels that a `gpu.module` declares.
+
+    Raises SourceError where one takes what has no counterpart in C++: a memref becomes several
+    arguments.
+    """
+    return tuple(
+        _read_declared(module.symbol, operation, locations)
+        for operation in module.operations
+        if is_declared_kernel(operation)
+    )
+
+
+def check_declared_launches(
+    operation: Operation, declared: Mapping[KernelKey, DeclaredKernel], locations: Locations
+) -> None:
+    """Raise SourceError for a launch with other arguments than the declared kernel takes."""
+    for launch, launched in launches_in(operation) if declared else ():
+        kernel = declared.get(launched)
+        if kernel is None:
+            continue
+        given = argument_types(launch)
+        if tuple(map(_plain, given)) == kernel.types:
+            continue
+        msg = (
+            f"kernel {render_symbol(kernel.name)} is launched with ({', '.join(given)}), but "
+            f"declared with ({', '.join(kernel.types)})"
+        )
+        has_memref = any(kind.startswith("memref<") for kind in given)
+        hint = POINTER_HINT if has_memref else "launch it with the types that its author declared"
+        raise SourceError(msg, hint=hint, location=locations.of(launch))
+
+
+def _read_declared(module: str, operation: Operation, locations: Locations) -> DeclaredKernel:
+    name, place = operation.symbol, locations.of(operation)
+    types, results = function_type(operation)
+    if results:
+        msg = f"kernel {render_symbol(name)} is declared with a result"
+        raise SourceError(msg, hint="kernels return nothing", location=place)
+    memref = next((kind for kind in types if "memref<" in kind), None)
+    if memref is not None:
+        msg = f"kernel {render_symbol(name)} is declared with {memref}, which is not one argument in C++"
+        raise SourceError(msg, hint=f"declare !llvm.ptr; {POINTER_HINT}", location=place)
+    return DeclaredKernel(module, name, tuple(map(_plain, types)))
+
+
+def _plain(kind: str) -> str:
+    """Return a type as the host passes it: index as i64, every pointer alike."""
+    kind = kind.removeprefix("!llvm.")
+    if kind == "index":
+        return "i64"
+    return "ptr" if Attribute(kind).name == "ptr" else kind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlir_offload.translate.mlir.attribute import integer_array
 from mlir_offload.translate.mlir.operation import Operation, Value
+from mlir_offload.translate.mlir.syntax import integer_array
 
 TOKEN = "!gpu.async.token"  # noqa: S105 (a type)
 POINTER = "!llvm.ptr"

@@ -7,10 +7,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from mlir_offload.translate.mlir.attribute import Attribute
-from mlir_offload.translate.mlir.operation import Operation
-from mlir_offload.translate.mlir.syntax import MLIR
-from mlir_offload.translate.mlir.type import function_type, parse_shaped
+from mlir_offload.translate.mlir.operation import Operation, function_type
+from mlir_offload.translate.mlir.syntax import MLIR, Attribute, parse_shaped
 
 
 class ParameterForm(StrEnum):

@@ -1,4 +1,9 @@
-"""The calls of mlir-opt and mlir-translate, and the text between them."""
+"""The calls of mlir-opt and mlir-translate, and the text between them.
+
+Half of what a small program costs is the start of mlir-opt and of mlir-translate, so that host text and
+device modules of a small program are joined to one text. Each part stays a module of its own, that of a
+device in a `gpu.module`, which tells mlir-opt what passes it gets.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +14,8 @@ from typing import TYPE_CHECKING
 from mlir_offload.toolchain.errors import SourceError, ToolFailedError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, as_operand
-from mlir_offload.toolchain.target import (
-    AMDGPU_TRIPLE,
-    NVPTX_TRIPLE,
-    SPIRV_TRIPLE,
-    kind_of_triple,
-)
+from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, SPIRV_TRIPLE, kind_of_triple
 from mlir_offload.translate import gpu_module, narrow_dimension
-from mlir_offload.translate.contraction import Contraction
-from mlir_offload.translate.fused import set_contraction
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,
     has_tensors,
@@ -25,17 +23,35 @@ from mlir_offload.translate.input_pipeline import (
     needed_scripts,
     render_pipeline,
 )
-from mlir_offload.translate.joint import joint_pipeline
 from mlir_offload.translate.kernel_parameter import WIDE
-from mlir_offload.translate.kind_lowering import CALLED_OPERATIONS, LOWERINGS, DeviceLowering
-from mlir_offload.translate.mlir.attribute import Attribute, quoted
+from mlir_offload.translate.kind_lowering import (
+    CALLED_OPERATIONS,
+    LOWERINGS,
+    Contraction,
+    DeviceLowering,
+)
 from mlir_offload.translate.mlir.module import Locations, Module, parse_module
 from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import Attribute, quoted
 from mlir_offload.translate.pipelines import load_printing, load_recipe
 
 if TYPE_CHECKING:
     from mlir_offload.translate.gpu_module import GpuModule
 
+_MODULE_BEGIN, _MODULE_END = '"builtin.module"(', "})"
+# Else the locations of what is added would name a file of the workspace.
+_HEAD, _TAIL = '"builtin.module"() ({', "}) : () -> () loc(unknown)"
+_DEVICES = '"gpu.module"() <{sym_name = "devices"}> ({'
+_RESOURCES = "{-#"
+_MARK = "; ModuleID = "
+# What mlir-translate takes for the border of two inputs.
+_BORDER = "\n// -----\n"
+_FLAGS = "#llvm.fastmath"
+_CONTRACT = "contract"
+# `fast` is all of them (llvm/IR/FMF.h).
+_OTHERS = ("nnan", "ninf", "nsz", "arcp", "afn", "reassoc")
+_ALONE = "none"
+_FUSED = frozenset({"llvm.fadd", "llvm.fmul", "llvm.fneg", "llvm.fsub"})
 _NVGPU, _MATRIX = b"nvgpu", b"mma_matrix"
 # For the host as for NVIDIA: the dialect is there where another pipeline has lowered the program.
 _LOWERED = {
@@ -52,6 +68,102 @@ _PIPELINE = "--pass-pipeline="
 _CAST = "builtin.unrealized_conversion_cast"
 _EXTERNAL, _INTERNAL = (f"#llvm.linkage<{name}>" for name in ("external", "internal"))
 _TRIPLE = "llvm.target_triple"
+
+
+def join_program(host: str, devices: Sequence[str]) -> str | None:
+    """Return one text of a host text and of device modules; None where they cannot be joined.
+
+    Resources and aliases stand outside of all modules: they cannot be joined where they disagree.
+    """
+    parts = [_lines(text) for text in (host, *devices)]
+    if any(_RESOURCES in tail for _, _, tail in parts) or not _agree(parts):
+        return None
+    head, tail = ([line for part in parts for line in part[side]] for side in (0, 2))
+    (_, first, _), *others = parts
+    body = (line for _, module, _ in others for line in module)
+    program = (_HEAD, *first, _DEVICES, *body, _TAIL, _TAIL)
+    return "\n".join((*dict.fromkeys(head), *program, *dict.fromkeys(tail), ""))
+
+
+_Part = tuple[list[str], list[str], list[str]]
+
+
+def _lines(text: str) -> _Part:
+    """Return the lines before a module, of it, and behind it."""
+    lines = [line for line in text.split("\n") if line]
+    begin = next(i for i, line in enumerate(lines) if line.startswith(_MODULE_BEGIN))
+    end = next(i for i in range(begin, len(lines)) if lines[i].startswith(_MODULE_END))
+    return lines[:begin], lines[begin : end + 1], lines[end + 1 :]
+
+
+def _agree(parts: Sequence[_Part]) -> bool:
+    """Say whether an alias is the same in all parts."""
+    lines = {line for head, _, tail in parts for line in (*head, *tail)}
+    return len(lines) == len({line.partition(" = ")[0] for line in lines})
+
+
+def joint_pipeline(host: str, device: str) -> str:
+    """Return the pipeline for a joined program, of those for the host text and for a device module."""
+    return f"builtin.module({host},gpu.module({device}))"
+
+
+def separate_program(text: str) -> tuple[Module, tuple[Module, ...]]:
+    """Return the host module and the device modules of a joined program that mlir-opt has lowered.
+
+    Raises ToolFailedError for another text.
+    """
+    whole = parse_module(text)
+    found = {operation.name: operation for operation in whole.operations}
+    if found.keys() != {"builtin.module", "gpu.module"}:
+        msg = f"mlir-opt made of a joined program: {', '.join(found) or 'nothing'}"
+        raise ToolFailedError(
+            msg, hint="report this with the input and the output of 'mlir-opt --version'"
+        )
+    devices = (op for op in found["gpu.module"].operations if op.name == "builtin.module")
+    host, *others = (
+        Module(whole.head, operation, whole.tail)
+        for operation in (found["builtin.module"], *devices)
+    )
+    return host, tuple(others)
+
+
+def bordered(texts: Sequence[str]) -> str:
+    """Return modules as mlir-translate takes several of them, with --split-input-file."""
+    return _BORDER.join(texts)
+
+
+def ir_modules(text: str) -> list[str]:
+    """Return the modules of LLVM IR that mlir-translate wrote one behind the other."""
+    # A string has its line ends escaped: no line of another meaning begins so.
+    _, *modules = f"\n{text}".split(f"\n{_MARK}")
+    return [f"{_MARK}{module.rstrip()}\n" for module in modules]
+
+
+def set_contraction(operations: Iterable[Operation], contraction: Contraction) -> None:
+    """Change the flags of lowered operations, and of those inside of them."""
+    if contraction is Contraction.ON:
+        return
+    for operation in operations:
+        for inner in (operation, *operation.walk_inside()):
+            is_meant = contraction is Contraction.OFF or inner.name in _FUSED
+            if is_meant and "fastmath<" in inner.head:
+                _change(inner, contraction)
+
+
+def _change(operation: Operation, contraction: Contraction) -> None:
+    properties = operation.properties
+    for name, value in properties.items():
+        if value.name == _FLAGS:
+            flags = _changed(value.body.split(", "), contraction)
+            properties[name] = Attribute(f"{_FLAGS}<{', '.join(flags)}>")
+
+
+def _changed(flags: list[str], contraction: Contraction) -> list[str]:
+    if flags == ["fast"]:
+        return flags if contraction is Contraction.FAST else list(_OTHERS)
+    left = [flag for flag in flags if flag not in {_CONTRACT, _ALONE}]
+    added = [_CONTRACT] if contraction is Contraction.FAST else []
+    return [*left, *added] or [_ALONE]
 
 
 def normalize_command(

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from mlir_offload.toolchain import learned_row
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.learned import known_release, table_cache
-from mlir_offload.toolchain.learned_row import MissingPassesRow, PartProgramRow, list_of
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.tables import converted, load_table
 from mlir_offload.translate.mlir.operation import Operation
@@ -200,9 +200,9 @@ def _failed_parts(llvm_major: int) -> Mapping[str, str]:
     release = known_release(llvm_major)
     rows = release.rows_of("pipelines") if release else ()
     return {
-        list_of(row).rpartition(".")[2]: reason
+        learned_row.list_of(row).rpartition(".")[2]: reason
         for row in rows
-        if isinstance(row, PartProgramRow)
+        if isinstance(row, learned_row.PartProgramRow)
         for reason in row.failed.values()
     }
 
@@ -216,7 +216,10 @@ def _without_missing(llvm_major: int, row: Mapping[str, Any]) -> Mapping[str, An
     release = known_release(llvm_major)
     learned = release.rows_of("pipelines") if release else ()
     missing = {
-        name for item in learned if isinstance(item, MissingPassesRow) for name in item.passes
+        name
+        for item in learned
+        if isinstance(item, learned_row.MissingPassesRow)
+        for name in item.passes
     }
     if release is None or not missing:
         return row

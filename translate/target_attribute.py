@@ -9,10 +9,9 @@ from msgspec import Struct
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Target, all_kinds, device_kind
 from mlir_offload.translate.kind_lowering import LOWERINGS
-from mlir_offload.translate.mlir.attribute import Attribute, attributes_in
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
-from mlir_offload.translate.mlir.syntax import render_symbol
+from mlir_offload.translate.mlir.syntax import Attribute, attributes_in, render_symbol
 
 # What the flags of ROCm's libraries say of the code's own features.
 _FLAG_FEATURES = {"wave64": "+wavefrontsize64", "no_wave64": "-wavefrontsize64"}

@@ -1,12 +1,92 @@
-"""What tells the outlined kernels of one file from those of the files that it is linked with."""
+"""What tells the outlined kernels of one file from those of the files that it is linked with: the hash of a text.
+
+A text that is split off still shows where it stood: line numbers, numbers of values and aliases that
+count on from other parts. Without these it changes only where its own code does, so that a cache of
+compiled parts misses nothing else.
+"""
 
 from __future__ import annotations
 
-from mlir_offload.translate.hermetic import hermetic_text
-from mlir_offload.translate.mlir.module import Module
-from mlir_offload.translate.mlir.operation import Operation
+from collections.abc import Iterable, Iterator
 
+from msgspec import Struct
+
+from mlir_offload.translate.mlir.module import Module, parse_module
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import replace_names, tokens
+
+# Its lowering for devices stores file, line and function.
+_LOCATED = "cf.assert"
+_RESOURCE_USE = "dense_resource<"
 _FUNCTIONS = frozenset({"func.func", "llvm.func"})
+
+
+def hermetic_text(text: str, *, keeps_locations: bool = False) -> str:
+    """Return a program, as mlir-opt prints it in generic form, named by its own content only.
+
+    Values, blocks and aliases are numbered anew in the order of their first use; aliases and
+    resources that are not used are left out, and so are source locations, except with
+    `keeps_locations` and where they become part of the code.
+    """
+    module = parse_module(text)
+    program = module.operation
+    for operation in () if keeps_locations else (program, *program.walk_inside()):
+        if operation.name != _LOCATED:
+            operation.drop_locations()
+    names = _Names(module.aliases)
+    body = [names.renamed(line) for line in program.lines()]
+    used = {key for line in body for key in _resources_in(line)}
+    resources = _used_resources(module.resources, used) if used else []
+    return "\n".join((*names.definitions, *body, *resources)) + "\n"
+
+
+class _Names(Struct):
+    """New names for what the text names, given in the order of their first use.
+
+    `definitions` are the aliases that are used, each behind those that it needs.
+    """
+
+    aliases: dict[str, str]
+    definitions: list[str] = []
+    _new: dict[str, str] = {}
+
+    def renamed(self, line: str) -> str:
+        return replace_names(line, self._name)
+
+    def _name(self, old: str) -> str:
+        if old in self._new:
+            return self._new[old]
+        if old[0] in "%^":
+            new = f"%{len(self._new)}" if old[0] == "%" else f"^bb{len(self._new)}"
+        elif old in self.aliases:
+            # An alias may not refer to itself, so that this ends.
+            definition = self.renamed(self.aliases[old])
+            new = f"{old[0]}a{len(self.definitions)}"
+            self.definitions.append(f"{new} = {definition}")
+        else:
+            new = old
+        self._new[old] = new
+        return new
+
+
+def _resources_in(line: str) -> Iterator[str]:
+    return (piece.partition(">")[0] for piece in line.split(_RESOURCE_USE)[1:])
+
+
+def _used_resources(lines: Iterable[str], used: set[str]) -> list[str]:
+    """Return the section of resources without those entries that nothing refers to."""
+    kept: list[str] = []
+    for line in lines:
+        key, _, value = line.strip().partition(": ")
+        if key.startswith('"'):
+            key, value = tokens(line)[0], tokens(line)[2]
+        if not value.startswith('"0x'):
+            if line.strip().startswith("}") and kept:
+                kept[-1] = kept[-1].rstrip(",")
+            kept.append(line)
+        elif key in used:
+            kept.append(line.rstrip(",") + ",")
+    return kept
 
 
 def owner_of(module: Module, source_text: str) -> str:

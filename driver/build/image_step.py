@@ -13,10 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.build import source as build_source
-from mlir_offload.driver.build.open import Build, open_build
 from mlir_offload.driver.compile import device, host_code
 from mlir_offload.driver.compile.byproduct import check_outputs, withdrawn_on_failure
-from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.driver.step import image_container, split_file
 from mlir_offload.driver.step.compiler_step import HermeticStep, HostStep, ImageStep
@@ -25,8 +24,8 @@ from mlir_offload.driver.system.depfile import quote_for_make, render_rule
 from mlir_offload.driver.system.jobserver import JobSlots
 from mlir_offload.driver.system.tool_watch import ToolWatch
 from mlir_offload.driver.system.workspace import publish
-from mlir_offload.driver.tools.found import check_step_tools, find_step_tools
-from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_for
+from mlir_offload.driver.tools.choose import find_step_tools
+from mlir_offload.driver.tools.toolchain_id import RememberingRunner, check_step_tools, identify_for
 from mlir_offload.offload.host import module as host_module
 from mlir_offload.offload.host import source_line
 from mlir_offload.toolchain import byte_view

@@ -11,16 +11,14 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile import clang_error, embed, gpu_cpp, launched, older
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.device import compile_device, lower_device
+from mlir_offload.driver.compile.device import compile_device, lower_device, lower_jointly
 from mlir_offload.driver.compile.host_code import dump_arguments, host_command
-from mlir_offload.driver.compile.image import DeviceModule, kernels_of
-from mlir_offload.driver.compile.joint import lower_jointly
+from mlir_offload.driver.compile.image import DeviceModule, kernels_of, select_modules
 from mlir_offload.driver.compile.normalize import (
     normalized,
     runs_transform_scripts,
     works_on_host_memory,
 )
-from mlir_offload.driver.compile.target_selection import select_modules
 from mlir_offload.driver.link import final_object
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.record.dependencies import clang_depfile_arguments
@@ -33,10 +31,9 @@ from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Completed
 from mlir_offload.toolchain.target import host_triple
 from mlir_offload.translate import diagnostics
-from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.host.module import check_host
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
-from mlir_offload.translate.kind_lowering import forms_of
+from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm, forms_of
 from mlir_offload.translate.lower import (
     host_pipeline_command,
     translate_command,

@@ -15,19 +15,17 @@ from msgspec.structs import replace
 from mlir_offload.driver.build import device_only, manifest, staged, unlisted, why
 from mlir_offload.driver.build import preprocess as build_preprocess
 from mlir_offload.driver.build import source as build_source
-from mlir_offload.driver.build.open import Build, open_build
-from mlir_offload.driver.compile import embed
+from mlir_offload.driver.compile import embed, guard
 from mlir_offload.driver.compile import header as compile_header
+from mlir_offload.driver.compile import kind_build as compile_preload
 from mlir_offload.driver.compile import normalize as compile_normalize
-from mlir_offload.driver.compile import preload as compile_preload
 from mlir_offload.driver.compile.byproduct import (
     check_outputs,
     withdrawn_on_failure,
     write_compile_commands,
     write_depfiles,
 )
-from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.guard import guard_inputs
+from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.link import program
 from mlir_offload.driver.link import runtime as link_runtime
 from mlir_offload.driver.message.report import render_times, show, show_note
@@ -44,24 +42,22 @@ from mlir_offload.driver.option.inputs import (
     check_input,
     compiled_files,
     final_outputs,
+    forget_link_lines,
     has_device_code,
     read_given,
 )
-from mlir_offload.driver.option.line import forget_link_lines
 from mlir_offload.driver.step import launcher as step_launcher
 from mlir_offload.driver.system.parallel import Threads, pool, run_concurrently
-from mlir_offload.driver.system.tool_watch import ToolWatch, tool_files
+from mlir_offload.driver.system.tool_watch import ToolWatch, knowing_versions, tool_files
 from mlir_offload.driver.tools import cache_key, toolchain_id
 from mlir_offload.driver.tools.choose import (
+    FoundTools,
     choose_rocm_for,
     choose_targets,
     choose_toolkit_for,
     places_of,
 )
-from mlir_offload.driver.tools.found import FoundTools
-from mlir_offload.driver.tools.known_version import knowing_versions
-from mlir_offload.driver.tools.learning import learn_of_objects
-from mlir_offload.driver.tools.releases import Releases, choose_releases
+from mlir_offload.driver.tools.releases import Releases, choose_releases, learn_of_objects
 from mlir_offload.offload.kind_format import check_targets
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
 from mlir_offload.toolchain.learned import LEARNED, known_release
@@ -135,7 +131,9 @@ def build_with(opened: Build) -> BuildContext:
         # Most calls have none, and load nothing for this.
         unlisted.check_unlisted(context)
     write_compile_commands(context)
-    guard_inputs(context)
+    if context.given or not all(path.suffix in MLIR_SUFFIXES for path in options.inputs):
+        # Programs of MLIR alone are for the tools that lower them.
+        guard.guard_inputs(context)
     tools = ToolWatch()
     for llvm in {context.mlir, context.llvm}:
         tools.add_paths(tool_files(llvm, context.cuda, context.rocm))

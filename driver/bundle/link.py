@@ -9,28 +9,26 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.driver.build.open import Build, open_build
 from mlir_offload.driver.build.verb import build_with
 from mlir_offload.driver.bundle.requirement import find_link_tools
-from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.compile.host_code import host_command
 from mlir_offload.driver.compile.image import ImageFile
 from mlir_offload.driver.compile.kind_build import build_of, builds_of
+from mlir_offload.driver.option.checks import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.command_line import (
     CompileOptions,
     Mode,
     as_operand,
     parse_arguments,
 )
-from mlir_offload.driver.option.file_use import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.inputs import check_input, final_outputs
 from mlir_offload.driver.option.subcommand import check_spelled
 from mlir_offload.driver.step.image_file import Package
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.driver.system.workspace import check_output, make_directory
-from mlir_offload.driver.tools.choose import places_of
-from mlir_offload.driver.tools.found import FoundTools
+from mlir_offload.driver.tools.choose import FoundTools, places_of
 from mlir_offload.driver.tools.releases import Releases
 from mlir_offload.offload.container.mob_archive import read_archive
 from mlir_offload.offload.container.mob_manifest import (

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from mlir_offload.driver.compile.kind_build import BUILDS, build_of, builds_of
 from mlir_offload.offload.abi import known_majors, load_abi
-from mlir_offload.offload.container.binary_layout import ENTRY, HEADER, MAGIC
 from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
+from mlir_offload.offload.container.packager import ENTRY, HEADER, MAGIC
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.offload.runtime import (
     runtime_compile_command,

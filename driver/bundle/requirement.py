@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlir_offload.driver.compile.kind_build import LinkTools, builds_of
 from mlir_offload.driver.tools.choose import choose_rocm_for, choose_toolkit
-from mlir_offload.driver.tools.learning import learn_given, learn_llvm
+from mlir_offload.driver.tools.releases import learn_given, learn_llvm
 from mlir_offload.offload.abi import (
     ANY_CONSUMER,
     OffloadAbi,
@@ -27,7 +27,6 @@ from mlir_offload.toolchain.llvm import (
     choose_llvm,
     llvm_probe,
 )
-from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.ptx import first_cuda_for
 from mlir_offload.toolchain.rocm import RocmInstallation, load_rocm_table
@@ -39,6 +38,7 @@ from mlir_offload.toolchain.target import (
     uses_cuda,
     uses_rocm,
 )
+from mlir_offload.toolchain.tool import Role, load_llvm_table
 from mlir_offload.translate.device import links_library_into_ir
 
 

@@ -9,34 +9,32 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.build.open import Build, open_build
 from mlir_offload.driver.bundle.pack import pack_bundle
 from mlir_offload.driver.bundle.requirement import llvm_requirement
 from mlir_offload.driver.bundle.unit import LoweredUnit, lower_unit
 from mlir_offload.driver.compile.byproduct import check_outputs
-from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, parse_arguments
 from mlir_offload.driver.option.inputs import check_input
 from mlir_offload.driver.option.subcommand import check_spelled
 from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.driver.tools.choose import (
+    FoundTools,
     choose_targets,
     choose_toolkit,
     places_for,
 )
-from mlir_offload.driver.tools.found import FoundTools
-from mlir_offload.driver.tools.learning import learn_llvm, learn_named
-from mlir_offload.driver.tools.releases import Releases
+from mlir_offload.driver.tools.releases import Releases, learn_llvm, learn_named
 from mlir_offload.offload.abi import ANY_CONSUMER, load_abis
 from mlir_offload.offload.container.mob_manifest import LlvmRequirement
 from mlir_offload.offload.kind_format import CodeMakers, check_targets, format_of, have_one_number
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
-from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.toolchain.target import uses_cuda
+from mlir_offload.toolchain.tool import Role
 from mlir_offload.translate.prefix_map import PrefixMap
 
 _VERB = "bundle"

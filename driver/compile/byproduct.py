@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile import gpu_cpp, host_code
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.option import line
+from mlir_offload.driver.option import inputs as option_inputs
+from mlir_offload.driver.option.checks import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.command_line import (
     GPU_CPP,
     MLIR_SUFFIXES,
@@ -18,7 +19,6 @@ from mlir_offload.driver.option.command_line import (
     Mode,
 )
 from mlir_offload.driver.option.compile_options import DepfileRequest
-from mlir_offload.driver.option.file_use import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.inputs import (
     STANDARD_OUTPUT,
     all_outputs,
@@ -56,8 +56,8 @@ def _inputs(options: CompileOptions) -> Iterator[Path]:
     yield from options.inputs
     yield from read_besides(options)
     if options.mode is Mode.LINK:
-        written = set(line.linker_outputs(options.link_items))
-        paths = (item.path for item in line.parse_link_line(options.link_items))
+        written = set(option_inputs.linker_outputs(options.link_items))
+        paths = (item.path for item in option_inputs.parse_link_line(options.link_items))
         yield from (path for path in paths if path and path not in written)
 
 
@@ -76,7 +76,7 @@ def _outputs(options: CompileOptions) -> Iterator[OutputFile]:
     if options.manifest is not None:
         yield OutputFile(options.manifest, "--manifest=")
     if options.mode is Mode.LINK:
-        for path in line.linker_outputs(options.link_items):
+        for path in option_inputs.linker_outputs(options.link_items):
             yield OutputFile(path, "-Wl,")
 
 

@@ -1,26 +1,37 @@
-"""Compile device modules: lowered to LLVM IR once, then an image for each target."""
+"""Compile device modules: lowered to LLVM IR once, together with the host of a small program, then an image for each target."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 
+from msgspec import Struct
+
 from mlir_offload.driver.compile import precompiled_image
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import DeviceModule, ImageFile
+from mlir_offload.driver.compile.image import DeviceModule, ImageFile, targets_for
 from mlir_offload.driver.compile.kind_build import build_of, builds_of
-from mlir_offload.driver.compile.target_selection import targets_for
 from mlir_offload.driver.step import device
-from mlir_offload.driver.step.split_file import ModuleFile
+from mlir_offload.driver.step.program import Join, Part, Separate
+from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles
 from mlir_offload.driver.system.parallel import parallel_map, run_concurrently
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate import diagnostics
 from mlir_offload.translate.kind_lowering import DeviceLowering, form_of, lowering_for
-from mlir_offload.translate.lower import device_pipeline_command, translate_command
+from mlir_offload.translate.lower import (
+    device_pipeline_command,
+    host_pipeline_command,
+    joint_pipeline_command,
+    pipeline_of,
+    translate_command,
+)
+
+# The start of a tool counts for small programs only; large ones are faster side by side.
+_MOST_BYTES = 1 << 18
 
 
 def compile_device(
@@ -173,3 +184,82 @@ def _run_lowering(
 def _prepare(context: BuildContext, targets: Sequence[Target]) -> None:
     for build in builds_of({target.kind for target in targets}):
         build.prepare(context)
+
+
+class _Unit(Struct, frozen=True):
+    """A device module in the form for some targets: its text, its pipeline, its LLVM IR."""
+
+    text: Path
+    lowering: DeviceLowering
+    pipeline: str
+    lowered: Path
+
+    @property
+    def passes(self) -> tuple[str, str]:
+        """Return what has to be equal for all parts: their passes, and what they are made for."""
+        return self.pipeline, self.lowering.triple
+
+
+def lower_jointly(
+    context: BuildContext,
+    source: Path,
+    split: SplitFiles,
+    modules: Sequence[ModuleFile],
+    host: Path,
+) -> frozenset[Path]:
+    """Lower the host text to `host`, with the device modules that get the same passes as the first.
+
+    Return what was made: nothing where it failed, for the error that is found of each part alone.
+    """
+    units = [unit for module in modules if not module.objects for unit in _units(context, module)]
+    chosen = [unit for unit in units if unit.passes == units[0].passes]
+    size = sum(path.stat().st_size for path in (split.host, *(unit.text for unit in chosen)))
+    if not chosen or size > _MOST_BYTES:
+        return frozenset()
+    try:
+        _lower(context, source, split, chosen, host)
+    except MlirOffloadError:
+        return frozenset()
+    return frozenset((host, *(unit.lowered for unit in chosen)))
+
+
+def _units(context: BuildContext, module: ModuleFile) -> Iterator[_Unit]:
+    key = partial(lowering_for, module.module.needs)
+    for lowering, targets in groupby(ordered_targets(context, module), key=key):
+        target = next(targets)
+        lowered = lowered_text(module, lowering)
+        command = device_command(context, module, lowering, target, lowered)
+        yield _Unit(module.text_for(form_of(target)), lowering, pipeline_of(command), lowered)
+
+
+def _lower(
+    context: BuildContext, source: Path, split: SplitFiles, units: Sequence[_Unit], host: Path
+) -> None:
+    executor, llvm = context.executor, context.mlir
+    names = (".mlir", ".low.mlir", ".alone.mlir", ".ll")
+    joined, low, alone, text = (host.with_name(f"joint{end}") for end in names)
+
+    def diagnose(failed: Completed) -> MlirOffloadError:
+        return diagnostics.condense(failed, source=source)
+
+    devices = tuple(unit.text for unit in units)
+    executor.step(Join(source=split.host, devices=devices, output=joined), decides=True)
+    of_host = host_pipeline_command(
+        llvm, split.host, low, uses_async=split.uses_async, debug=context.options.debug
+    )
+    command = joint_pipeline_command(
+        llvm, joined, low, host=pipeline_of(of_host), device=units[0].pipeline
+    )
+    executor.tool(command, low, decides=True, diagnose=diagnose)
+    separate = Separate(
+        source=low,
+        triple=units[0].lowering.triple,
+        rdc=bool(context.options.gpu_rdc),
+        fp_contract=context.options.device_flags.fp_contract,
+        output=alone,
+    )
+    executor.step(separate, decides=True)
+    command = translate_command(llvm, alone, text, is_joint=True)
+    executor.tool(command, text, decides=True, diagnose=diagnose)
+    parts = (host, *(unit.lowered for unit in units))
+    executor.step(Part(source=text, parts=parts), decides=True)

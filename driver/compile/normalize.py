@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.pipeline_file import read_pipeline
+from mlir_offload.driver.option import pipeline_file
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
 from mlir_offload.toolchain.process import Completed
 from mlir_offload.translate import recovery
@@ -59,21 +59,23 @@ def _all_errors(
 def works_on_host_memory(context: BuildContext, source: Path) -> bool:
     """Return whether the program's kernels are made of host code, which knows nothing of devices."""
     given = context.options.pipeline
-    base = read_pipeline(given).base if given else detect_pipeline(source.read_bytes())
+    base = (
+        pipeline_file.read_pipeline(given).base if given else detect_pipeline(source.read_bytes())
+    )
     return load_pipeline(base, context.mlir.version.major).is_on_host_memory
 
 
 def runs_transform_scripts(context: BuildContext) -> bool:
     """Return whether the user's passes run the transform scripts of programs."""
     given = context.options.pipeline
-    passes = read_pipeline(given).passes if given else ()
+    passes = pipeline_file.read_pipeline(given).passes if given else ()
     return any(name.startswith(INTERPRETER) for name in passes)
 
 
 def choose_pipeline(context: BuildContext, source: Path, content: bytes) -> InputPipeline:
     """Return the pipeline that the user named, or that the program needs; say so in that case."""
     if context.options.pipeline:
-        return _with_plugins(context, read_pipeline(context.options.pipeline))
+        return _with_plugins(context, pipeline_file.read_pipeline(context.options.pipeline))
     name = detect_pipeline(content)
     operation = offloadable(content)
     if name == TENSOR_PIPELINE:

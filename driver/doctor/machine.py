@@ -14,11 +14,10 @@ from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.gpu import probe_cuda_driver
 from mlir_offload.toolchain.inventory import Inventory
 from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.skew.identity import Severity, ToolFinding
-from mlir_offload.toolchain.tool import PROBE_LIMIT_S
+from mlir_offload.toolchain.tool import PROBE_LIMIT_S, Role
 
 _OMP = re.compile(r"libomptarget\.so\.(\d+)")
 _NEWER_CUDA = re.compile(r"CUDA version[^\n]*newer than the latest[^\n]*? (\d+\.\d+)")

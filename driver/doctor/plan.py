@@ -11,8 +11,8 @@ from mlir_offload.driver.compile.kind_build import Sdk, build_of
 from mlir_offload.offload.link.image_loss import links_device
 from mlir_offload.toolchain.inventory import Inventory
 from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.target import DEVICE_KINDS, Kind, parse_offload_arch
+from mlir_offload.toolchain.tool import Role
 
 _SHOWN_PARTS = 3
 

@@ -14,8 +14,8 @@ from mlir_offload.driver.doctor import json as doctor_json
 from mlir_offload.driver.doctor import report as doctor_report
 from mlir_offload.driver.doctor.examination import Examination
 from mlir_offload.driver.doctor.plan import known_kinds
+from mlir_offload.driver.option.checks import OutputFile, check_files
 from mlir_offload.driver.option.click_command import call, command
-from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.driver.tools.choose import places_for
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.inventory import take_inventory

@@ -10,17 +10,16 @@ from mlir_offload.driver.system.workspace import open_workspace
 from mlir_offload.driver.tools.choose import places_for
 from mlir_offload.offload.container.contents import Part, SourceKernel, SourceModule
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
-from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import find_llvm
+from mlir_offload.toolchain.tool import Role
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.gpu_module import GpuModule
 from mlir_offload.translate.input_pipeline import check_source
 from mlir_offload.translate.legalize.split import SplitOptions, split_program
 from mlir_offload.translate.lower import normalize_command
 from mlir_offload.translate.mlir.module import parse_module
-from mlir_offload.translate.mlir.operation import Operation
-from mlir_offload.translate.mlir.type import function_type
+from mlir_offload.translate.mlir.operation import Operation, function_type
 
 
 def with_modules(part: Part, path: Path, llvm: str, runner: Runner) -> Part:

@@ -15,8 +15,8 @@ from mlir_offload.driver.inspect import html as inspect_html
 from mlir_offload.driver.inspect import json as inspect_json
 from mlir_offload.driver.inspect import mlir, tree
 from mlir_offload.driver.message.report import show_error
+from mlir_offload.driver.option.checks import OutputFile, check_files
 from mlir_offload.driver.option.click_command import PATH, call, command
-from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.offload.container.contents import Part, Problem, ProblemKind, all_problems
 from mlir_offload.offload.container.file_form import FileForm
 from mlir_offload.offload.file.contents_reader import read_contents

@@ -28,8 +28,8 @@ from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.link.held_image import runs_on_host
 from mlir_offload.offload.llvm_ir import is_written_in_process
 from mlir_offload.offload.runtime import runtime_include_directory
-from mlir_offload.toolchain.llvm_tools import load_llvm_table
 from mlir_offload.toolchain.target import HOST, Kind, Target, device_kind
+from mlir_offload.toolchain.tool import load_llvm_table
 from mlir_offload.translate.cpu import rewrite
 from mlir_offload.translate.cpu.launch import runs_fibers
 from mlir_offload.translate.cpu.module import (

@@ -18,7 +18,7 @@ from mlir_offload.driver.compile.image import (
 )
 from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools, Sdk, SdkChoice
 from mlir_offload.driver.compile.nvptx_code import CUDA_HINT, NvptxCode
-from mlir_offload.driver.doctor import cuda_choice
+from mlir_offload.driver.kind import cuda_choice
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.compile_options import FAT_BINARY, DeviceCode, Mode
 from mlir_offload.driver.step.cuda import CodeFile, CudaDirectory, NvptxIr, PtxTime

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mlir_offload.driver.compile.context import BuildContext
-    from mlir_offload.driver.option.device_flags import DeviceFlags
+    from mlir_offload.driver.option.compile_options import DeviceFlags
     from mlir_offload.driver.step.split_file import ModuleFile
     from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
     from mlir_offload.toolchain.inventory import Inventory

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.message.place import Place
+from mlir_offload.toolchain.errors import Place
 
 # What a name, a number or an operation is made of, in MLIR and in YAML.
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[@%^#!]?[\w$.-]+(?:::@[\w$.-]+)*')

@@ -11,8 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.journal import ToolRun
-from mlir_offload.driver.message.place import Place, parse_place
-from mlir_offload.toolchain.errors import MlirOffloadError, SourceError, ToolFailedError
+from mlir_offload.toolchain.errors import (
+    MlirOffloadError,
+    Place,
+    SourceError,
+    ToolFailedError,
+    parse_place,
+)
 from mlir_offload.toolchain.process import Completed
 from mlir_offload.translate.tool_message import (
     Severity,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlir_offload.driver.message.escape import harmless_json
 from mlir_offload.driver.message.form import Message
-from mlir_offload.driver.message.place import Place
+from mlir_offload.toolchain.errors import Place
 from mlir_offload.translate.tool_message import Severity
 
 _SCHEMA = Path(__file__).parents[1] / "data" / "message.schema.json"

@@ -21,9 +21,8 @@ from mlir_offload.driver.message import json as message_json
 from mlir_offload.driver.message.escape import shown, shown_colors, shown_lines, shown_message
 from mlir_offload.driver.message.journal import Journal, StepTime, ToolRun
 from mlir_offload.driver.message.options import Color, MessageFormat, MessageOptions
-from mlir_offload.driver.message.place import parse_place
 from mlir_offload.driver.system import workspace
-from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
+from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, parse_place
 from mlir_offload.translate import tool_message
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from mlir_offload.driver import __version__
 from mlir_offload.driver.message.escape import harmless_json
 from mlir_offload.driver.message.form import PROGRAM, Message
-from mlir_offload.driver.message.place import Place
+from mlir_offload.toolchain.errors import Place
 from mlir_offload.toolchain.skew.rule import is_rule_name, load_rules
 from mlir_offload.translate.tool_message import Severity
 

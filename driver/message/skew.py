@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.message import form
 from mlir_offload.driver.message.options import MessageOptions
-from mlir_offload.driver.message.place import parse_place
 from mlir_offload.offload.skew.check import SkewFinding
+from mlir_offload.toolchain.errors import parse_place
 from mlir_offload.toolchain.skew.identity import Severity as RuleSeverity
 from mlir_offload.translate import tool_message
 

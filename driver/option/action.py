@@ -8,14 +8,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.option import pipeline_file, suggest
+from mlir_offload.driver.option import pipeline_file, row
 from mlir_offload.driver.option.compile_options import (
     ANY_CLANG,
     MLIR_SUFFIXES,
     CompileOptions,
     DeviceCode,
+    DeviceFlags,
+    with_contraction,
 )
-from mlir_offload.driver.option.device_flags import DeviceFlags, with_contraction
 from mlir_offload.driver.system import depfile as system_depfile
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.translate import prefix_map as translate_prefix_map
@@ -336,5 +337,5 @@ def language(options: CompileOptions, value: str) -> CompileOptions:
     """Set the language of the inputs that follow; `cpp-output` makes ccache wrap a whole call."""
     if value not in LANGUAGES:
         msg = f"-x {value}: unknown language"
-        raise UsageError(msg, hint=suggest.value_hint(value, LANGUAGES))
+        raise UsageError(msg, hint=row.value_hint(value, LANGUAGES))
     return replace(options, language=LANGUAGES[value])

@@ -11,8 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.option.compile_options import CompileOptions
-from mlir_offload.driver.option.row import Option
-from mlir_offload.driver.option.suggest import nearest
+from mlir_offload.driver.option.row import Option, nearest
 from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.tables import load_table

@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from mlir_offload.driver.option.row import Option
+from mlir_offload.driver.option.row import Option, option_hint
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
-from mlir_offload.driver.option.suggest import option_hint
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import Runner
 

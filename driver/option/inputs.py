@@ -1,19 +1,20 @@
-"""The files on the command line: what they are, and which files come of them."""
+"""The files on the command line: what they are, and which files come of them; the link line, as linkers read it."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option import line, pipeline_file, subcommand, suggest
+from mlir_offload.driver.option import pipeline_file, row, subcommand
 from mlir_offload.driver.option.command_line import (
     COMPILED_SUFFIXES,
     GPU_CPP,
@@ -29,6 +30,15 @@ from mlir_offload.translate import target_attribute
 if TYPE_CHECKING:
     from mlir_offload.offload.link.objects import ObjectContents
 
+_FOR_LINKER = "-Wl,"
+_WHOLE = {"whole-archive": True, "no-whole-archive": False}
+_STATIC = {
+    **dict.fromkeys(("Bstatic", "dn", "non_shared", "static"), True),
+    **dict.fromkeys(("Bdynamic", "dy", "call_shared"), False),
+}
+# Options of linkers whose value is a file to write.
+_WRITES = ("Map", "dependency-file", "out-implib", "time-trace")
+_PUSH, _POP = "push-state", "pop-state"
 # What is written in C++, and needs its library.
 _MOST_NAMES = 1000
 STANDARD_INPUT = STANDARD_OUTPUT = Path("-")
@@ -46,6 +56,100 @@ _OUTPUT_SUFFIX = {
     Mode.SYNTAX: "",
     Mode.DEVICE: ".o",
 }
+
+
+class LinkItem(Struct, frozen=True):
+    """One word for the linker, spelled for clang; a file has its path.
+
+    A library `is_whole` between `--whole-archive` and `--no-whole-archive`.
+    """
+
+    text: str
+    path: Path | None = None
+    is_whole: bool = False
+
+
+class _State(Struct):
+    """What an option on the line changes for the files behind it, and what was pushed."""
+
+    is_whole: bool = False
+    is_static: bool = False
+
+    def apply(self, option: str, stack: list[tuple[bool, bool]]) -> None:
+        self.is_whole = _WHOLE.get(option, self.is_whole)
+        self.is_static = _STATIC.get(option, self.is_static)
+        if option == _PUSH:
+            stack.append((self.is_whole, self.is_static))
+        elif option == _POP and stack:
+            self.is_whole, self.is_static = stack.pop()
+
+
+def parse_link_line(link_items: Sequence[str]) -> tuple[LinkItem, ...]:
+    """Return the words of a link line in their order, with the files that they name.
+
+    `-l` is looked up in the directories of `-L`, which hold for the whole line. Libraries of the
+    system are not looked into: device code is not installed there. A build asks for its line in several places, and
+    looks for its files once: `forget_link_lines` precedes it.
+    """
+    return _parsed(tuple(link_items), str(Path.cwd()))
+
+
+def forget_link_lines() -> None:
+    """Have the files of all link lines looked for again."""
+    _parsed.cache_clear()
+
+
+@cache
+def _parsed(link_items: tuple[str, ...], _directory: str) -> tuple[LinkItem, ...]:
+    folders = [Path(item[2:]) for item in link_items if item.startswith("-L")]
+    return tuple(_items(link_items, folders))
+
+
+def linker_outputs(link_items: Sequence[str]) -> Iterator[Path]:
+    """Yield the files besides its output that the linker is asked to write."""
+    before = ""
+    for word in _words(link_items):
+        name = word.removeprefix(_FOR_LINKER).lstrip("-")
+        option, is_joined, value = name.partition("=")
+        if word.startswith(_FOR_LINKER) and option in _WRITES and is_joined:
+            yield Path(value)
+        elif before in _WRITES and word.startswith(_FOR_LINKER):
+            yield Path(word.removeprefix(_FOR_LINKER))
+        before = name if word.startswith(_FOR_LINKER) else ""
+
+
+def _items(link_items: Sequence[str], folders: Sequence[Path]) -> Iterator[LinkItem]:
+    state = _State(is_static="-static" in link_items)
+    stack: list[tuple[bool, bool]] = []
+    for word in _words(link_items):
+        name = word.removeprefix(_FOR_LINKER)
+        if word != name:
+            state.apply(name.lstrip("-"), stack)
+        path = _file_of(name, folders, is_static=state.is_static)
+        yield LinkItem(word, path, is_whole=state.is_whole and path is not None)
+
+
+def _words(link_items: Sequence[str]) -> Iterator[str]:
+    """Return the items, those of `-Wl,a,b` one by one."""
+    for item in link_items:
+        if item.startswith(_FOR_LINKER):
+            yield from (f"{_FOR_LINKER}{word}" for word in item[len(_FOR_LINKER) :].split(","))
+        else:
+            yield item
+
+
+def _file_of(name: str, folders: Sequence[Path], *, is_static: bool) -> Path | None:
+    """Return the file that a word names; None for an option, a library of the system, a symbol."""
+    if not name.startswith("-"):
+        path = Path(name)
+        return path if path.is_file() else None
+    if not name.startswith("-l"):
+        return None
+    wanted = name[2:]
+    endings = (".a",) if is_static else (".so", ".a")
+    names = [wanted[1:]] if wanted.startswith(":") else [f"lib{wanted}{end}" for end in endings]
+    candidates = (folder / file for folder in folders for file in names)
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def check_input(path: Path) -> None:
@@ -69,10 +173,10 @@ def check_input(path: Path) -> None:
 
 def _missing_hint(path: Path) -> str:
     """Return what may have been meant by a file that is not there: a subcommand, perhaps."""
-    near = "" if path.suffix else suggest.nearest(str(path), subcommand.SUBCOMMANDS)
+    near = "" if path.suffix else row.nearest(str(path), subcommand.SUBCOMMANDS)
     if near:
         return f"did you mean the subcommand '{near}'?"
-    similar = suggest.nearest(path.name, _names_beside(path))
+    similar = row.nearest(path.name, _names_beside(path))
     if similar:
         return f"did you mean '{path.with_name(similar)}'?"
     if not path.suffix:
@@ -150,7 +254,8 @@ def read_besides(options: CompileOptions) -> tuple[Path, ...]:
     """Return the files that options name to be read for every `.mlir` input: pipeline, plugins, libraries."""
     plugins = (Path(word.partition("=")[2]) for word in options.mlir_arguments)
     libraries = (library.path for library in options.device_flags.libraries)
-    return (*libraries, *pipeline_file.pipeline_paths(options.pipeline), *plugins)
+    files = pipeline_file.pipeline_paths(options.pipeline) if options.pipeline else ()
+    return (*libraries, *files, *plugins)
 
 
 def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]:
@@ -171,7 +276,7 @@ def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
         return ()
 
     wholes: dict[Path, bool] = {}
-    for item in line.parse_link_line(options.link_items):
+    for item in parse_link_line(options.link_items):
         if item.path is not None:
             wholes[item.path] = wholes.get(item.path, False) or item.is_whole
     compiled = frozenset(sources(options))

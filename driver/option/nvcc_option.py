@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option import suggest
+from mlir_offload.driver.option import row as option_row
 from mlir_offload.driver.option.compile_options import CompileOptions
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.tables import load_table
@@ -109,7 +109,7 @@ def _words(row: NvccOption, given: str, value: str) -> Iterator[str]:
     if isinstance(template, Mapping):
         if value not in template and _ANY not in template:
             msg = f"{given}: unknown value"
-            raise UsageError(msg, hint=suggest.value_hint(value, template))
+            raise UsageError(msg, hint=option_row.value_hint(value, template))
         template = template.get(value, template.get(_ANY, ""))
     for part in value.split(",") if row.is_list else (value,):
         yield from (word.format(part) for word in template.split())

@@ -1,14 +1,21 @@
-"""What one row of the option table says: an option, once, for every reader of the table."""
+"""What one row of the option table says: an option, once, for every reader of the table; a word, read by a table.
+
+For a word that nothing knows, what the user may have meant by it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.errors import UsageError
+
 Value = str | int | bool | tuple[str, ...]
+_LIKE_OPTION, _LIKE_WORD = 0.8, 0.7
+_SHORT = len("-fx")
 
 
 class Setting(Struct, frozen=True):
@@ -181,3 +188,63 @@ class Subcommand:
             return False
         is_bare = word == name.rstrip("=") and (not is_joined(name) or word != name)
         return row.takes_value(name) and is_bare
+
+
+def read_option(table: Subcommand, word: str, rest: list[str]) -> tuple[Option, str, str]:
+    """Return the row of an option, its spelling, and its value: joined, or the next of the rest.
+
+    Raises UsageError for an unknown option, a missing value, and one that cannot be chosen.
+    """
+    found = table.find(word)
+    if found is None:
+        raise unknown_option(table, word)
+    row, name = found
+    value = word.removeprefix(name)
+    if row.kind == "keyed":
+        return row, name, value if "=" in value else f"{value}={_next(word, row, rest)}"
+    if row.kind == "separate":
+        return row, f"{name.rstrip(' ')} ", value or _next(word, row, rest)
+    if table.takes_next(word):
+        value = _next(word, row, rest)
+    if row.is_closed and value not in row.values:
+        msg = f"{name}{value}: unknown value"
+        raise UsageError(msg, hint=value_hint(value, row.values))
+    return row, name, value
+
+
+def _next(word: str, row: Option, rest: list[str]) -> str:
+    if not rest:
+        msg = f"option '{word}' needs a value"
+        raise UsageError(msg, hint=f"write {row.label}")
+    return rest.pop()
+
+
+def unknown_option(table: Subcommand, word: str) -> UsageError:
+    """Return the error for an option that the table does not have."""
+    return UsageError(f"unknown option '{word}'", hint=option_hint(word, table))
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = _LIKE_WORD) -> str:
+    """Return the known word that is most like another; empty where none is."""
+    import difflib
+
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
+    return found[0] if found else ""
+
+
+def value_hint(word: str, known: Iterable[str]) -> str:
+    """Return the hint for a value that is none of those to choose from."""
+    names = list(known)
+    near = nearest(word, names)
+    return f"did you mean '{near}'?" if near else f"use one of {', '.join(names)}"
+
+
+def option_hint(argument: str, described: Subcommand) -> str:
+    """Return the hint for an option that a subcommand, or the compiler, does not have."""
+    own = (name for row in described.rows for name in row.names)
+    plain = {name.rstrip("=,"): name for name in own}
+    word = argument.partition("=")[0]
+    near = nearest(word, plain, _LIKE_OPTION) if len(word) > _SHORT else ""
+    if near:
+        return f"did you mean '{near}'?"
+    return f"see 'mlir-offload {described.name} --help'".replace("  ", " ")

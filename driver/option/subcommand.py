@@ -205,7 +205,7 @@ _ALL = (
     ),
     Subcommand(
         "package",
-        "package.verb:package",
+        "package:package",
         "put device images into one offload binary",
         "Package device images into one offload binary; refuse those that a link would lose.",
         (

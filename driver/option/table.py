@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.message import options as message
 from mlir_offload.driver.option import action, nvcc
-from mlir_offload.driver.option.compile_options import FAT_BINARY, Mode
-from mlir_offload.driver.option.device_flags import (
+from mlir_offload.driver.option.compile_options import (
+    FAT_BINARY,
+    Mode,
     with_ftz,
     with_index_bits,
     with_library,

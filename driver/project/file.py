@@ -24,7 +24,7 @@ from mlir_offload.driver.option.command_line import (
     read_arguments,
 )
 from mlir_offload.driver.option.pipeline_file import read_pipeline
-from mlir_offload.driver.option.suggest import nearest, value_hint
+from mlir_offload.driver.option.row import nearest, value_hint
 from mlir_offload.driver.option.trusted import check_trusted
 from mlir_offload.driver.project.yaml import NodeReader, YamlMapping, YamlNode, YamlScalar, compose
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError

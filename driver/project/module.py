@@ -19,8 +19,7 @@ from mlir_offload.driver.project.tools import TIME_VARIABLE, StepTools
 from mlir_offload.driver.step.action import action_of
 from mlir_offload.driver.step.compiler_step import DeviceStep, JoinStep, ModuleStep, SplitStep
 from mlir_offload.toolchain.target import Target
-from mlir_offload.translate.device_form import NVVM_FORM
-from mlir_offload.translate.kind_lowering import forms_of
+from mlir_offload.translate.kind_lowering import NVVM_FORM, forms_of
 
 
 class ModulePlan(Struct, frozen=True):

@@ -14,7 +14,6 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.driver.build.open import Build, open_build
 from mlir_offload.driver.build.source import (
     compile_split,
     finish_object,
@@ -24,14 +23,19 @@ from mlir_offload.driver.build.source import (
 )
 from mlir_offload.driver.build.verb import build
 from mlir_offload.driver.compile.clang_error import clang_error
-from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.compile.device import ordered_targets
 from mlir_offload.driver.compile.gpu_cpp import compile_gpu_cpp
 from mlir_offload.driver.compile.host_code import dump_arguments, host_command
-from mlir_offload.driver.compile.image import DeviceModule, ImageFile, as_made
+from mlir_offload.driver.compile.image import (
+    DeviceModule,
+    ImageFile,
+    as_made,
+    select_modules,
+    targets_for,
+)
 from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.compile.normalize import normalize
-from mlir_offload.driver.compile.target_selection import select_modules, targets_for
 from mlir_offload.driver.option.command_line import GPU_CPP, CompileOptions, parse_arguments
 from mlir_offload.driver.project.parts import pack_device, pack_host, unpack_parts
 from mlir_offload.driver.step.compiler_step import (
@@ -59,8 +63,12 @@ from mlir_offload.driver.system.workspace import (
     open_output,
     publish,
 )
-from mlir_offload.driver.tools.found import check_step_tools, find_step_tools
-from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_kinds
+from mlir_offload.driver.tools.choose import find_step_tools
+from mlir_offload.driver.tools.toolchain_id import (
+    RememberingRunner,
+    check_step_tools,
+    identify_kinds,
+)
 from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
 from mlir_offload.offload.host.source_line import render_line_nodes
 from mlir_offload.toolchain.byte_view import copy_view, open_view, write_all

@@ -14,9 +14,9 @@ import click
 from msgspec import Struct
 
 from mlir_offload.driver.message.report import report, show
+from mlir_offload.driver.option.checks import OutputFile, check_files
 from mlir_offload.driver.option.click_command import PATH, call, command
 from mlir_offload.driver.option.config import find_files
-from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.driver.project import clean as project_clean
 from mlir_offload.driver.project import emit as project_emit
 from mlir_offload.driver.project import page, remote_engine

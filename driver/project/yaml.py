@@ -10,7 +10,7 @@ from typing import NoReturn
 import yaml
 from msgspec import Struct, field
 
-from mlir_offload.driver.option.suggest import value_hint
+from mlir_offload.driver.option.row import value_hint
 from mlir_offload.toolchain.errors import UsageError
 
 # The one that is written in C is ten times as fast.

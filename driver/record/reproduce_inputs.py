@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 
 from msgspec import Struct, field
 
-from mlir_offload.driver.option.device_flags import DeviceFlags, with_library
+from mlir_offload.driver.option.compile_options import DeviceFlags, with_library
 from mlir_offload.driver.option.pipeline_file import PIPELINE_SUFFIXES, pipeline_paths
 from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.toolchain.errors import MlirOffloadError

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlir_offload.driver.step.keyed import Keyed
-from mlir_offload.driver.step.step import Step, read_text, write_text
+from mlir_offload.driver.step.step import Keyed, Step, read_text, write_text
 from mlir_offload.offload import llvm_ir
 from mlir_offload.offload.abi import host_layout, load_abis
 from mlir_offload.offload.host import finished_code, learned, source_line
 from mlir_offload.offload.host import interface as host_interface
-from mlir_offload.offload.host.annotate import annotate_host
+from mlir_offload.offload.host.annotate import HostKernel, annotate_host
 from mlir_offload.offload.host.entry import EntryType, OffloadEntry
 from mlir_offload.offload.host.module import kernel_signatures, with_target
-from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.toolchain.learned import known_release
 from mlir_offload.toolchain.target import Kind, uses_processor
 from mlir_offload.translate import sanitizer as translate_sanitizer

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from mlir_offload.driver.step.step import Step, spelled_options
 from mlir_offload.toolchain.process import ProcessRunner, Runner, as_operand
-from mlir_offload.translate.device_form import DeviceForm
+from mlir_offload.translate.kind_lowering import DeviceForm
 
 
 class CompilerStep(Step, frozen=True, kw_only=True):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlir_offload.driver.step.keyed import Keyed
-from mlir_offload.driver.step.step import DeviceIrStep, Step, TextStep
+from mlir_offload.driver.step.step import DeviceIrStep, Keyed, Step, TextStep
 from mlir_offload.offload.link import fatbinary_adapter
 from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.device import nvptx_device_ir, with_file_times

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlir_offload.driver.step.step import TextStep
-from mlir_offload.translate.contraction import Contraction
+from mlir_offload.translate.kind_lowering import Contraction
 from mlir_offload.translate.lower import unwrap_device
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlir_offload.driver.package import fat_binary
-from mlir_offload.driver.step.keyed import PackagedImage
-from mlir_offload.driver.step.step import DeviceIrStep, Step
+from mlir_offload.driver.step import fat_binary
+from mlir_offload.driver.step.step import DeviceIrStep, PackagedImage, Step
 from mlir_offload.offload.device.amdgpu_image import check_resolved
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.translate.amdgpu import amdgpu_device_ir

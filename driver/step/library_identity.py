@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from mlir_offload.driver.option.device_flags import DeviceLibrary
+from mlir_offload.driver.option.compile_options import DeviceLibrary
 from mlir_offload.driver.system.file_identity import content_identity
 from mlir_offload.driver.tools.llvm_files import own_memo
 from mlir_offload.toolchain.errors import CompatibilityError

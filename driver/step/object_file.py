@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlir_offload.driver.step.keyed import Keyed
 from mlir_offload.driver.step.members import write_members
-from mlir_offload.driver.step.step import Step, write_text
+from mlir_offload.driver.step.step import Keyed, Step, write_text
 from mlir_offload.offload.link.collision import detach_object
 from mlir_offload.offload.link.dummy_image import render_dummy_image
 from mlir_offload.offload.link.relocatable_adapter import (

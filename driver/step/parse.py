@@ -11,24 +11,20 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from msgspec.structs import fields
 
 from mlir_offload.driver.option.command_line import option_words
-from mlir_offload.driver.option.row import Group, Option, Subcommand
-from mlir_offload.driver.option.words import read_option
+from mlir_offload.driver.option.row import Group, Option, Subcommand, read_option
 from mlir_offload.driver.step.compiler_step import COMPILER_STEPS, OF_COMPILER, CompilerStep
-from mlir_offload.driver.step.keyed import Keyed
-from mlir_offload.driver.step.option import STEP_OPTIONS
-from mlir_offload.driver.step.step import Step
+from mlir_offload.driver.step.step import STEP_OPTIONS, Keyed, Step
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Target, parse_offload_arch
 from mlir_offload.toolchain.tool import ToolVersion, parse_version
-from mlir_offload.translate.device_form import DeviceForm, parse_form
+from mlir_offload.translate.kind_lowering import DeviceForm, parse_form
 from mlir_offload.translate.prefix_map import PrefixMap, parse_prefix_map
 from mlir_offload.translate.sanitizer import Sanitizer
 
 S = TypeVar("S", bound=Step)
 _MODULES: Mapping[str, Sequence[str]] = {
-    "program": ("split", "header"),
+    "program": ("split", "header", "join", "separate", "part"),
     "device": ("unwrap",),
-    "joint": ("join", "separate", "part"),
     "cuda": ("nvptx-ir", "ptx-time", "cuda-directory"),
     "hip": ("amdgpu-ir", "amdgpu-check", "hip-fat-binary"),
     "spirv": ("spirv-ir", "spirv-check"),

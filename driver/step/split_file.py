@@ -14,8 +14,8 @@ from mlir_offload.offload.host.module import render_kernel_heads
 from mlir_offload.offload.image import ImageForm
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.translate.device_form import DeviceForm
 from mlir_offload.translate.gpu_module import GpuModule, Kernel
+from mlir_offload.translate.kind_lowering import DeviceForm
 from mlir_offload.translate.legalize.split import SplitProgram
 from mlir_offload.translate.target_attribute import TargetAttribute
 

@@ -1,10 +1,9 @@
-"""See whether the tools of a build are replaced while it runs: what they make then is of no release."""
+"""What is known of the files of tools: whether they are replaced while a build runs, and their last version."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,13 +11,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from mlir_offload.driver.system.workspace import replace_file, user_cache
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
+from mlir_offload.toolchain.pattern import compiled
+from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, Runner
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.llvm import LlvmToolchain
     from mlir_offload.toolchain.rocm import RocmInstallation
-
 
 LIBRARY_PLACES = (
     "/lib/x86_64-linux-gnu",
@@ -94,7 +95,7 @@ def tool_files(
         yield from (path for _, path in cuda.installation.parts)
     if rocm is not None and rocm.bitcode is not None:
         yield from rocm.bitcode.glob("*.bc")
-    own = re.compile(rf"lib(?:LLVM|MLIR|clang|lld|LTO|Polly).*[-.]{llvm.version.major}(?!\d).*")
+    own = compiled(rf"lib(?:LLVM|MLIR|clang|lld|LTO|Polly).*[-.]{llvm.version.major}(?!\d).*")
     places = (str(llvm.prefix / "lib"), *LIBRARY_PLACES)
     for place in dict.fromkeys(os.path.realpath(place) for place in places):
         with contextlib.suppress(OSError):
@@ -165,3 +166,35 @@ def _status(place: str) -> os.stat_result | None:
         return os.stat(place)  # noqa: PTH116 (a dozen for each program)
     except OSError:
         return None
+
+
+def knowing_versions(runner: Runner) -> Runner:
+    """Return a runner that remembers versions of real programs; recorded ones are asked each time."""
+    return _KnownVersions(runner) if isinstance(runner, ProcessRunner) else runner
+
+
+class _KnownVersions(Struct, frozen=True):
+    runner: Runner
+
+    def run(self, command: Command, *, input_text: str | None = None) -> Completed:
+        """Run the command, or return what it printed before: `--version` of an unchanged program."""
+        program, *rest = command.argv
+        stamp = program_stamp(Path(program)) if rest == ["--version"] else ""
+        if not stamp:
+            return self.runner.run(command, input_text=input_text)
+        # One file for each program, its first line the stamp: no call waits for a reader of JSON.
+        file, head = _file(program), f"{program} {stamp}\n"
+        with contextlib.suppress(OSError, ValueError):
+            known = file.read_text(encoding="utf-8")
+            if known.startswith(head):
+                return Completed(command, 0, known.removeprefix(head), "")
+        completed = self.runner.run(command, input_text=input_text)
+        if completed.returncode == 0:
+            with contextlib.suppress(OSError, ValueError):
+                replace_file(file, head + completed.stdout)
+        return completed
+
+
+def _file(program: str) -> Path:
+    # A name that is too long for a file is not kept.
+    return user_cache(os.environ) / "versions" / program.replace("/", "!")

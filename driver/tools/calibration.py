@@ -49,11 +49,11 @@ from mlir_offload.toolchain.learned import (
 )
 from mlir_offload.toolchain.learned_row import LearnedRow, ProgramsRow, list_of
 from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.llvm_tools import load_llvm_table
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.ptx import parse_nvptx_table, support_of
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.toolchain.target import Kind, sm_number, uses_cuda, uses_rocm
+from mlir_offload.toolchain.tool import load_llvm_table
 
 _PROBES = (
     "offload/calibrate",

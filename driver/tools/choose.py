@@ -7,19 +7,28 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option import command_line
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.system.jobserver import JobSlots, find_jobserver
-from mlir_offload.driver.tools.learning import kinds_of, learn_given, learn_llvm
+from mlir_offload.driver.tools.releases import (
+    BUILD_ROLES,
+    Releases,
+    choose_releases,
+    kinds_of,
+    learn_given,
+    learn_llvm,
+)
 from mlir_offload.toolchain import cuda, gpu, rocm, search
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
 from mlir_offload.toolchain.learned import LEARNED
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
-from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.search import SearchPlaces, find_cuda, find_llvm, search_places
-from mlir_offload.toolchain.target import HOST, Target, parse_offload_arch
+from mlir_offload.toolchain.target import HOST, Target, parse_offload_arch, uses_cuda, uses_rocm
+from mlir_offload.toolchain.tool import Role
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
@@ -208,3 +217,24 @@ def print_of_clang(asked: Sequence[str], others: Sequence[str], runner: ProcessR
     options = command_line.read_arguments(others)
     llvm = choose_release(options, places_of(options), runner)
     return runner.run_attached(Command((str(llvm.tool("clang")), *asked)))
+
+
+class FoundTools(Struct, frozen=True):
+    """Where tools were looked for, those found, and the targets that they are for."""
+
+    places: SearchPlaces
+    releases: Releases
+    targets: tuple[Target, ...]
+    cuda: CudaToolkit | None = None
+    rocm: RocmInstallation | None = None
+
+
+def find_step_tools(options: CompileOptions, runner: Runner) -> FoundTools:
+    """Find the tools for the targets of a step. Raises ToolchainError where one is missing."""
+    places = places_of(options)
+    releases = choose_releases(options, places, runner, roles=BUILD_ROLES)
+    targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
+    kinds = {target.kind for target in targets}
+    cuda = choose_toolkit_for(options, places, runner, needed=uses_cuda(kinds))
+    rocm = choose_rocm_for(places, needed=uses_rocm(kinds))
+    return FoundTools(places, releases, targets, cuda, rocm)

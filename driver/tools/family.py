@@ -28,7 +28,6 @@ from mlir_offload.toolchain.learned_row import (
     list_of,
 )
 from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.target import (
     Kind,
     device_kind,
@@ -36,6 +35,7 @@ from mlir_offload.toolchain.target import (
     uses_processor,
     uses_rocm,
 )
+from mlir_offload.toolchain.tool import Role
 from mlir_offload.translate.calibrate import learn_recipe
 
 Learners: TypeAlias = Callable[[ProbeBench], Iterator[Callable[[], Learned]]]

@@ -12,7 +12,7 @@ from mlir_offload.driver.system.memo import Memo
 from mlir_offload.driver.system.tool_watch import FileIdentity
 from mlir_offload.driver.system.workspace import user_cache
 from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.llvm_tools import load_llvm_table
+from mlir_offload.toolchain.tool import load_llvm_table
 
 
 @cache

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import report
-from mlir_offload.driver.tools.known_version import knowing_versions
+from mlir_offload.driver.system.tool_watch import knowing_versions
 from mlir_offload.offload.calibrate.probe import CannotLearnError, Learned, ProbeBench
 from mlir_offload.toolchain.errors import (
     InputOutputError,

@@ -16,11 +16,16 @@ from msgspec.structs import replace
 from mlir_offload.driver.option.command_line import CompileOptions, read_arguments
 from mlir_offload.driver.system.file_identity import content_identity
 from mlir_offload.driver.system.processor import processor_identity
-from mlir_offload.driver.system.tool_watch import FileIdentity
+from mlir_offload.driver.system.tool_watch import FileIdentity, ToolWatch
 from mlir_offload.driver.tools.choose import choose_rocm_for, choose_toolkit, places_of
 from mlir_offload.driver.tools.llvm_files import identify_programs, llvm_files, own_memo
 from mlir_offload.driver.tools.releases import BUILD_ROLES, Releases, choose_releases
-from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
+from mlir_offload.toolchain.errors import (
+    CompatibilityError,
+    MlirOffloadError,
+    ToolchainError,
+    UsageError,
+)
 from mlir_offload.toolchain.learned import known_release
 from mlir_offload.toolchain.process import Command, Completed, Runner
 from mlir_offload.toolchain.target import Kind, uses_cuda, uses_processor, uses_rocm
@@ -228,3 +233,13 @@ def identify_options(
     hip = any(name.startswith("gfx") for name in options.offload_archs)
     rocm = choose_rocm_for(places, needed=hip)
     return identify_toolchain(releases, cuda, rocm, with_processor=uses_processor)
+
+
+def check_step_tools(identity: ToolchainIdentity, wanted: str, watch: ToolWatch) -> None:
+    """Watch the files of the tools. Raises CompatibilityError where the build has other tools."""
+    watch.add(identity.files)
+    found = str(identity)
+    if wanted and found != wanted:
+        msg = f"the tools here are not those of the build: {found}, not {wanted}"
+        hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
+        raise CompatibilityError(msg, hint=hint)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mlir_offload.offload.abi import kind_name
 from mlir_offload.offload.container import compression
-from mlir_offload.offload.container.binary_layout import (
+from mlir_offload.offload.container.packager import (
     ALIGNMENT,
     ENTRY,
     HEADER,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from mlir_offload.offload.container.archive import ARCHIVE_MAGIC, THIN_MAGIC
-from mlir_offload.offload.container.binary_layout import MAGIC as BINARY_MAGIC
 from mlir_offload.offload.container.bundle import is_bundle
 from mlir_offload.offload.container.fatbin import is_fatbin
 from mlir_offload.offload.container.mob_archive import is_tar
+from mlir_offload.offload.container.packager import MAGIC as BINARY_MAGIC
 from mlir_offload.offload.elf import ELF_MAGIC, Machine
 from mlir_offload.offload.foreign_object import is_coff, is_mach_o, is_pe, is_universal
 from mlir_offload.toolchain.byte_view import ByteView

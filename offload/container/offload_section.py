@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 
 from mlir_offload.offload.container.binary import PackagedImage, read_binary
-from mlir_offload.offload.container.binary_layout import HEADER, MAGIC
+from mlir_offload.offload.container.packager import HEADER, MAGIC
 from mlir_offload.offload.container.padding import skip_zeros
 from mlir_offload.offload.device.spirv import is_spirv
 from mlir_offload.offload.image import ImageKind

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from mlir_offload.offload.abi import OffloadAbi
-from mlir_offload.offload.container.binary_layout import (
-    ENTRY,
-    HEADER,
-    MAGIC,
-    STRING_ENTRY_V1,
-    aligned,
-)
 from mlir_offload.offload.image import DeviceImage, ImageKind, is_bitcode
 from mlir_offload.offload.string_order import written_order
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 
+MAGIC = b"\x10\xff\x10\xad"
+ALIGNMENT = 8
+
+# Magic, version, size, offset of the entries, and: size of an entry (1), count of entries (2, 3).
+HEADER = struct.Struct("<4sIQQQ")
+# What version 3 adds to it: the size once decompressed, 0 where the rest is not compressed.
+INFLATED_SIZE = struct.Struct("<Q")
+# Image kind, offload kind, flags, offset and count of the string entries, offset and size of the image.
+ENTRY = struct.Struct("<HHIQQQQ")
+# Offset of the key and of the value; from version 2 the size of the value, which may hold NUL bytes.
+STRING_ENTRY_V1 = struct.Struct("<QQ")
+STRING_ENTRY = struct.Struct("<QQQ")
 # Every reader up to LLVM 24 takes it.
 _VERSION = 1
 _FLAGS = 0
 _ARCH = b"arch"
 _OTHER_DEVICES = ("nvptx", "amdgcn", "spirv")
+
+
+def aligned(offset: int) -> int:
+    """Return the first aligned offset from this one on."""
+    return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
 class ImageArgument(Struct, frozen=True):

@@ -11,9 +11,6 @@ from typing import TypeVar
 from msgspec import Struct
 
 from mlir_offload.offload.container.binary import PackagedImage, iterate_binary
-from mlir_offload.offload.container.binary_layout import HEADER as BINARY_HEADER
-from mlir_offload.offload.container.binary_layout import INFLATED_SIZE
-from mlir_offload.offload.container.binary_layout import MAGIC as BINARY_MAGIC
 from mlir_offload.offload.container.bundle import (
     COMPRESSED_MAGIC,
     Bundle,
@@ -26,6 +23,9 @@ from mlir_offload.offload.container.fatbin import HEADER as FATBIN_HEADER
 from mlir_offload.offload.container.fatbin import MAGIC as FATBIN_MAGIC
 from mlir_offload.offload.container.fatbin import FatbinImage, iterate_fatbins
 from mlir_offload.offload.container.offload_section import bare_image, container_bytes
+from mlir_offload.offload.container.packager import HEADER as BINARY_HEADER
+from mlir_offload.offload.container.packager import INFLATED_SIZE
+from mlir_offload.offload.container.packager import MAGIC as BINARY_MAGIC
 from mlir_offload.offload.container.padding import skip_zeros
 from mlir_offload.offload.device.spirv import is_spirv
 from mlir_offload.offload.image import ImageKind

@@ -1,37 +1,252 @@
-"""Annotate a host module: embed the device images, register the kernels, resolve the launches."""
+"""Annotate a host module: embed the device images, register the kernels, resolve the launches.
+
+mlir-translate loads a binary for each `gpu.module`: when the program starts (LLVM 20 and newer), or at each
+launch. Nothing of that is left: each launch names the address of its kernel, which is that of a host function, its
+stub. Values have numbers, so that an instruction gives way to another one.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.host import finished_code
-from mlir_offload.offload.host.entry import OffloadEntry
-from mlir_offload.offload.host.launch import resolve_launches
+from msgspec import Struct
+
+from mlir_offload.offload.host import finished_code, mangling
+from mlir_offload.offload.host.entry import OffloadEntry, register_entries
 from mlir_offload.offload.host.module import (
     escape_blob,
     extend_used_list,
+    global_name,
     global_symbols,
     next_metadata_number,
+    string_constants,
+    symbol_of,
+    unescape,
 )
-from mlir_offload.offload.host.registration import register_entries
-from mlir_offload.offload.host.stub import (
-    LAUNCH_STUB_FUNCTION,
-    HostKernel,
-    foreign_address,
-    render_foreign,
-    render_stub,
-)
+from mlir_offload.offload.ir_syntax import concealed, reference, revealed
+from mlir_offload.offload.kind_format import format_of
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mlir_offload.offload.abi import OffloadAbi
     from mlir_offload.offload.host.finished_code import FinishedCode
-    from mlir_offload.toolchain.target import Kind
 
+_GET_FUNCTION = ir_pattern(
+    "call ptr @mgpuModuleGetFunction(ptr `words``operand`, ptr `words``name:operand`)"
+)
+_GET_FUNCTION_USE = ir_pattern("@mgpuModuleGetFunction")
+_DECLARATION = ir_line("declare `head`@mgpuModule`Load|Unload|GetFunction`(`rest`\n")
+_UNLOAD = ir_line("  call void @mgpuModuleUnload(`rest`\n")
+_LOAD = ir_pattern("call ptr @mgpuModuleLoad(ptr `binary:global`, i64 `number`)")
+_LOADED = ir_pattern("load ptr, ptr `handle:global`, align `number`")
+_STUB = ir_pattern("`value:local` = bitcast ptr `stub:global` to ptr")
+_LAUNCH = ir_pattern("`call:call void @mgpuLaunch``verb:word`(ptr `function:local`,")
+_REFERENCE = ir_pattern("`global`")
+_VARIABLE = ir_line("`name:global` = `rest`\n")
+_FUNCTION_END = "\n}\n"
+_STARTUP = ir_line(
+    'define internal void `name:global`() section ".text.startup"`rest`{\n`body:lines`}\n'
+)
+_STORED = ir_pattern("store ptr `local`, ptr `handle:global`,")
+_LISTED = ir_line(
+    "`name:@llvm.global_ctors|@llvm.global_dtors` = appending global"
+    " [`number` x { i32, ptr, ptr }] [`listed:rest`]\n"
+)
+_STRUCTOR = ir_pattern("{ i32, ptr, ptr } { i32 `number`, ptr `function:global`, ptr `operand` }")
+LAUNCH_STUB_FUNCTION = "mlir_offload_launch_stub"
+_OUTLINED_PREFIX = "__mo_"
+LOCAL_STUB_PREFIX = "__mo_stub__"
+LOCAL_HANDLE_PREFIX = "__mo_handle__"
+# C++ passes every other type another way than LLVM passes the type of that name: float4, __half and
+# other classes in registers of their own, or in memory.
+_PASSED_ALIKE = frozenset(("ptr", "i1", "i8", "i16", "i32", "i64", "float", "double"))
 _EMBEDDED = "llvm.embedded.object"
 _EMBEDDED_SECTION = ".llvm.offloading"
+
+
+def resolve_launches(text: str, addresses: Mapping[str, str], location: str = "") -> str:
+    """Return the module with each launch naming the address of its kernel."""
+
+    def resolved(match: re.Match[str]) -> str:
+        if match[1] not in names:
+            raise _unresolvable(location)
+        symbol = unescape(names[match[1]])
+        if symbol not in addresses:
+            raise _unknown_kernel(symbol, addresses, location)
+        spelled.add(match[1])
+        return f"bitcast ptr {global_name(addresses[symbol])} to ptr"
+
+    if not _DECLARATION.search(text):
+        return text
+    spelled = set[str]()
+    names = {
+        f"@{reference(symbol_of(name[1:]))}": content
+        for name, content in string_constants(text).items()
+    }
+    body = _GET_FUNCTION.sub(resolved, _DECLARATION.sub("", concealed(text)))
+    if _GET_FUNCTION_USE.search(body):
+        raise _unresolvable(location)
+    return revealed(_without_loading(body, spelled))
+
+
+def _without_loading(text: str, spelled: set[str]) -> str:
+    """Return the module without what loads binaries; `spelled` are the strings that named kernels."""
+    startup = {
+        match[1]: match[2] for match in _STARTUP.finditer(text) if "@mgpuModule" in match["body"]
+    }
+    handles = {name for body in startup.values() for name in _STORED.findall(body)}
+    unused = spelled | handles | set(_LOAD.findall(text))
+    text = _STARTUP.sub(lambda match: "" if match[1] in startup else match[0], text)
+    text = _LISTED.sub(lambda match: _unlisted(match, startup), text)
+    text = _UNLOAD.sub("", _LOAD.sub("bitcast ptr null to ptr", text))
+    text = _LOADED.sub(
+        lambda match: "bitcast ptr null to ptr" if match[1] in handles else match[0], text
+    )
+    text = _without_variables(text, unused)
+    return _FUNCTION_END.join(map(_naming_stubs, text.split(_FUNCTION_END)))
+
+
+def _naming_stubs(function: str) -> str:
+    """Return a function whose launches name stubs themselves, as the host code of CUDA C++ does."""
+    stubs = dict(_STUB.findall(function))
+    return _LAUNCH.sub(
+        lambda match: f"{match[1]}{match[2]}(ptr {stubs.get(match[3], match[3])},", function
+    )
+
+
+def _unlisted(match: re.Match[str], functions: Iterable[str]) -> str:
+    kept = [item[0] for item in _STRUCTOR.finditer(match[2]) if item[1] not in functions]
+    if not kept:
+        return ""
+    return (
+        f"{match[1]} = appending global [{len(kept)} x {{ i32, ptr, ptr }}] [{', '.join(kept)}]\n"
+    )
+
+
+def _without_variables(text: str, names: set[str]) -> str:
+    """Return the module without those of the variables that nothing uses."""
+    uses = Counter(_REFERENCE.findall(text))
+    removed = {name for name in names if uses[name] <= 1}
+    return _VARIABLE.sub(lambda match: "" if match[1] in removed else match[0], text)
+
+
+def _unresolvable(location: str) -> SourceError:
+    return SourceError(
+        "a launch does not name its kernel by a constant",
+        hint="launch kernels with gpu.launch or gpu.launch_func, do not call mgpuModuleGetFunction",
+        location=location,
+    )
+
+
+def _unknown_kernel(symbol: str, kernels: Iterable[str], location: str) -> SourceError:
+    known = ", ".join(sorted(kernels)) or "none"
+    return SourceError(
+        f"kernel '{symbol}' is launched, but no gpu.module defines it",
+        hint=f"kernels defined here: {known}",
+        location=location,
+    )
+
+
+class HostKernel(Struct, frozen=True):
+    """A kernel as the host sees it: its device symbol and the IR types of its parameters."""
+
+    symbol: str
+    parameters: tuple[str, ...]
+
+    @property
+    def stub(self) -> str:
+        """Return the symbol of its stub, which no other file sees."""
+        return f"{LOCAL_STUB_PREFIX}{self.symbol}"
+
+    @property
+    def handle(self) -> str:
+        """Return the symbol of its handle, which no other file sees: a variable that holds the stub."""
+        return f"{LOCAL_HANDLE_PREFIX}{self.symbol}"
+
+    def address(self, kinds: Collection[Kind]) -> str:
+        """Return the symbol that the kernel is registered and launched by, for all kinds of a file.
+
+        Where a runtime knows a kernel by its handle, all do: to the others all addresses are alike.
+        """
+        return self.handle if _are_by_handle(kinds) else self.stub
+
+    @property
+    def public_stub(self) -> str | None:
+        """Return the symbol by which C++ launches it, if it can: clang's name for its stub.
+
+        None where the compiler named the kernel, so that no other file can mean it, and where C++
+        would pass an argument in another place than the stub takes it from.
+        """
+        if self.symbol.startswith(_OUTLINED_PREFIX):
+            return None
+        if not _PASSED_ALIKE.issuperset(self.parameters):
+            return None
+        return mangling.find_stub_symbol(self.symbol)
+
+
+def _are_by_handle(kinds: Collection[Kind]) -> bool:
+    return any(format_of(kind).is_launched_by_handle for kind in kinds)
+
+
+def foreign_address(kernel: str, kinds: Collection[Kind]) -> str | None:
+    """Return the symbol by which another file's kernel is launched; None for a C++ name not understood."""
+    return kernel if _are_by_handle(kinds) else mangling.find_stub_symbol(kernel)
+
+
+def render_foreign(kernel: str, kinds: Collection[Kind]) -> str:
+    """Return the IR that declares what another file's kernel is launched by."""
+    if _are_by_handle(kinds):
+        return f"{global_name(kernel)} = external constant ptr, align 8\n"
+    return f"declare void {global_name(mangling.find_stub_symbol(kernel) or '')}()\n"
+
+
+def render_stub(
+    kernel: HostKernel, kinds: Collection[Kind] = (), taken: Collection[str] = ()
+) -> str:
+    """Return the IR of a kernel's stub, which launches the kernel when called, and of its handle.
+
+    The stub itself is internal: launches in this file mean this kernel, whatever other files
+    define. Its public name is weak, so that two files may define a kernel of one name, and hidden:
+    the address registered by a shared library must not be that of another one. The public name of
+    the handle is the kernel's own, unless the host module has `taken` that for something else.
+    """
+    stub = global_name(kernel.stub)
+    parameters = ", ".join(f"{kind} %a{i}" for i, kind in enumerate(kernel.parameters))
+    lines = [f"define internal void {stub}({parameters}) {{"]
+    lines.append(f"  %params = alloca [{max(len(kernel.parameters), 1)} x ptr], align 8")
+    for index, kind in enumerate(kernel.parameters):
+        lines += _pack_argument(index, kind)
+    address = global_name(kernel.address(kinds))
+    lines.append(f"  call void @{LAUNCH_STUB_FUNCTION}(ptr {address}, ptr %params)")
+    lines += ["  ret void", "}"]
+    if _are_by_handle(kinds):
+        lines.append(f"{address} = internal constant ptr {stub}, align 8")
+        if kernel.public_stub is not None and kernel.symbol not in taken:
+            lines.append(f"{global_name(kernel.symbol)} = hidden alias ptr, ptr {address}")
+    if kernel.public_stub is not None:
+        types = ", ".join(kernel.parameters)
+        public = global_name(kernel.public_stub)
+        lines.append(f"{public} = hidden alias void ({types}), ptr {stub}")
+    return "\n".join([*lines, ""])
+
+
+def _pack_argument(index: int, kind: str) -> list[str]:
+    slot = f"  %s{index} = getelementptr ptr, ptr %params, i64 {index}"
+    if kind.startswith("ptr byval("):
+        return [slot, f"  store ptr %a{index}, ptr %s{index}, align 8"]
+    return [
+        f"  %v{index} = alloca {kind}",
+        f"  store {kind} %a{index}, ptr %v{index}",
+        slot,
+        f"  store ptr %v{index}, ptr %s{index}, align 8",
+    ]
 
 
 def annotate_host(  # noqa: PLR0913 (the parts of one module)

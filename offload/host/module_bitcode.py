@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mlir_offload.offload.abi import EntryLayout
 from mlir_offload.offload.container.scan import FoundImage, Report, scan_binaries
 from mlir_offload.offload.host.bitcode import BitcodeEntry, embedded_objects, offload_entries
-from mlir_offload.offload.host.entry_members import elf_name_of, entry_of, layout_of
+from mlir_offload.offload.host.entry import elf_name_of, entry_of, layout_of
 from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.toolchain.bitcode.constant import ConstantTable
 from mlir_offload.toolchain.bitcode.module import BitcodeModule, read_bitcode_modules

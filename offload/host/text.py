@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mlir_offload.offload.abi import EntryLayout
 from mlir_offload.offload.container.scan import FoundImage, Report, scan_binaries
-from mlir_offload.offload.host.entry_members import elf_name_of, entry_of, layout_of
+from mlir_offload.offload.host.entry import elf_name_of, entry_of, layout_of
 from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.offload.ir_syntax import unescape
 from mlir_offload.toolchain.byte_view import ByteView, memory_view

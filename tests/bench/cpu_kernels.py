@@ -24,7 +24,6 @@ from mlir_offload.driver.tools.choose import places_for
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.search import find_llvm
-from mlir_offload.translate.contraction import Contraction
 from mlir_offload.translate.cpu.module import (
     cpu_collapse_command,
     cpu_device_ir,
@@ -34,6 +33,7 @@ from mlir_offload.translate.cpu.module import (
     finish_cpu_ir,
 )
 from mlir_offload.translate.kernel_parameter import ParameterForm
+from mlir_offload.translate.kind_lowering import Contraction
 from mlir_offload.translate.legalize.split import SplitOptions, split_program
 from mlir_offload.translate.lower import (
     device_pipeline_command,

@@ -15,9 +15,8 @@ from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.fatbin import read_fatbins
 from mlir_offload.offload.container.packager import serialize_binary
 from mlir_offload.offload.device.code import image_kernels
-from mlir_offload.offload.host.annotate import annotate_host
+from mlir_offload.offload.host.annotate import HostKernel, annotate_host
 from mlir_offload.offload.host.module import kernel_signatures
-from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.offload.image import DeviceImage, ImageKind, image_kind_of
 from mlir_offload.offload.link.coverage import KernelImage, check_coverage, held_kernels
 from mlir_offload.offload.link.dummy_image import (

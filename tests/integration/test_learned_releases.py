@@ -21,7 +21,7 @@ from mlir_offload.driver.tools.calibration import (
     table_values,
 )
 from mlir_offload.driver.tools.family import PROGRAM_ROWS, Family
-from mlir_offload.driver.tools.learning import kinds_of
+from mlir_offload.driver.tools.releases import kinds_of
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.learned import (

@@ -13,7 +13,7 @@ import yaml
 from support.operation_table import TABLE, TARGETS, Case, cases_of, program_of
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.device_form import parse_form
+from mlir_offload.translate.kind_lowering import parse_form
 from mlir_offload.translate.legalize.split import SplitOptions, split_program
 
 INPUTS = Path(__file__).parent / "inputs"

@@ -21,13 +21,12 @@ from support.cuda_tools import cuda_root
 
 from mlir_offload.offload.abi import load_abi, load_abis
 from mlir_offload.offload.container.packager import serialize_binary
-from mlir_offload.offload.host.annotate import annotate_host, embed_binary
+from mlir_offload.offload.host.annotate import HostKernel, annotate_host, embed_binary
 from mlir_offload.offload.host.entry import (
     EntryType,
     OffloadEntry,
+    append_entries,
 )
-from mlir_offload.offload.host.registration import append_entries
-from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.link.check import check_entry_layout
 from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory

@@ -13,10 +13,10 @@ from mlir_offload.toolchain.cuda import CudaToolkit, choose_cuda, cuda_probe
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.inventory import Part, inventory_rows, take_inventory
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
-from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Command, ProcessRunner
 from mlir_offload.toolchain.ptx import load_nvptx_table, ptx_isa_for, supported_archs
 from mlir_offload.toolchain.search import find_cuda, find_llvm, search_places
+from mlir_offload.toolchain.tool import Role
 
 RUNNER = ProcessRunner()
 

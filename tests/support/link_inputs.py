@@ -11,8 +11,7 @@ from support.cuda_tools import cuda_root
 
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.packager import serialize_binary
-from mlir_offload.offload.host.annotate import annotate_host
-from mlir_offload.offload.host.stub import HostKernel
+from mlir_offload.offload.host.annotate import HostKernel, annotate_host
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.link.dummy_image import (
     empty_image_command,

@@ -21,8 +21,8 @@ EVERY_KIND = "--offload-arch=sm_90,gfx90a,host,spirv64"
 # A large program is lowered part by part, as the recordings are.
 _PARTS_ALONE = """\
 from mlir_offload.driver import cli
-from mlir_offload.driver.compile import joint
-joint._MOST_BYTES = 0
+from mlir_offload.driver.compile import device
+device._MOST_BYTES = 0
 cli.main()
 """
 _SAYS = {

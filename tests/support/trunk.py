@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mlir_offload.toolchain.llvm import LlvmToolchain, inspect_llvm, probe_llvm
-from mlir_offload.toolchain.llvm_tools import load_llvm_table
 from mlir_offload.toolchain.process import ProcessRunner
+from mlir_offload.toolchain.tool import load_llvm_table
 
 REAL = Path("/usr/lib/llvm-22/bin")
 VERSION = "24.0.0git"

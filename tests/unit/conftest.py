@@ -9,7 +9,7 @@ import pytest
 from support.recorded import PROGRAM, RecordedTools
 
 from mlir_offload.driver import cli
-from mlir_offload.driver.compile import joint
+from mlir_offload.driver.compile import device
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedTools:
     for name in ("launch.cu", "launch.hip", "call.c"):
         Path(name).write_text("int called(void);\n")
     monkeypatch.setattr(cli, "ProcessRunner", lambda: made)
-    monkeypatch.setattr(joint, "_MOST_BYTES", 0)
+    monkeypatch.setattr(device, "_MOST_BYTES", 0)
     for name in [name for name in os.environ if name.startswith("MLIR_OFFLOAD_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", str(made.root / "bin"))

@@ -8,8 +8,7 @@ import pytest
 
 from mlir_offload.offload.abi import load_abis
 from mlir_offload.offload.device.amdgpu_processor import check_processor, known_processors
-from mlir_offload.offload.host.annotate import annotate_host
-from mlir_offload.offload.host.stub import HostKernel
+from mlir_offload.offload.host.annotate import HostKernel, annotate_host
 from mlir_offload.toolchain.amdgpu import (
     amdgpu_layout,
     check_features,

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.host.annotate import annotate_host
-from mlir_offload.offload.host.launch import resolve_launches
+from mlir_offload.offload.host.annotate import (
+    HostKernel,
+    annotate_host,
+    render_stub,
+    resolve_launches,
+)
 from mlir_offload.offload.host.module import (
     escape_blob,
     extend_used_list,
@@ -16,7 +20,6 @@ from mlir_offload.offload.host.module import (
     string_constants,
     unescape,
 )
-from mlir_offload.offload.host.stub import HostKernel, render_stub
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
 

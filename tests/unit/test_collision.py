@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.hostile import bit_flips, extreme_fields, spliced, survives
 
+from mlir_offload.offload.host.annotate import HostKernel, render_stub
 from mlir_offload.offload.host.object_entry import HostEntry
-from mlir_offload.offload.host.stub import HostKernel, render_stub
 from mlir_offload.offload.link.collision import (
     Collision,
     KernelStubs,

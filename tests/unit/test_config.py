@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.driver import cli
-from mlir_offload.driver.option.command_line import parse_arguments
+from mlir_offload.driver.option.command_line import parse_arguments, take_message_options
 from mlir_offload.driver.option.config import PROJECT_FILE, configured, find_files, load_config
 from mlir_offload.driver.option.help import render_help
-from mlir_offload.driver.option.message_words import take_message_options
 from mlir_offload.driver.option.row import Setting
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS, every_subcommand
 from mlir_offload.driver.option.table import SETTINGS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mlir_offload.translate.legalize.documented import use_default_space, use_documented_forms
+from mlir_offload.translate.legalize.text import use_default_space, use_documented_forms
 from mlir_offload.translate.mlir.module import parse_operations
 
 REDUCTION = '%1 = "gpu.all_reduce"(%0) <{op = #gpu<all_reduce_op add>}> ({\n}) : (f32) -> f32'
@@ -123,25 +123,3 @@ def test_private_memory_is_named_as_the_dialect_names_it(before: str, after: str
     lines = kernel(parameters=f"%p: {before}, %q: {before}")
     expected = kernel(parameters=f"%p: {after}, %q: {after}")
     assert with_documented_forms(lines) == expected
-
-
-def test_a_vector_of_several_dimensions_is_transferred() -> None:
-    load = '%v = "vector.load"(%m, %i, %j, %k) : (memref<?x4x8xf16>, index, index, index) -> vector<4x8xf16>'
-    store = (
-        '"vector.store"(%v, %n, %i, %j) : (vector<4x8xf16>, memref<8x8xf16>, index, index) -> ()'
-    )
-    text = "\n".join(with_documented_forms(kernel(load, store)))
-    assert '"arith.constant"() <{value = 0.0 : f16}>' in text
-    assert "array<i32: 1, 3, 1, 0>, permutation_map = affine_map<(d0, d1, d2) -> (d1, d2)>" in text
-    assert "array<i32: 1, 1, 2, 0>, permutation_map = affine_map<(d0, d1) -> (d0, d1)>" in text
-    assert text.count("in_bounds = [true, true]") == 2
-    assert "vector.load" not in text
-
-
-@pytest.mark.parametrize(
-    ("memref", "vector"),
-    [("memref<?xf32>", "vector<4xf32>"), ("memref<?xvector<2x4xf32>>", "vector<2x4xf32>")],
-)
-def test_a_vector_that_one_instruction_loads_is_left(memref: str, vector: str) -> None:
-    lines = kernel(f'%v = "vector.load"(%m, %i) : ({memref}, index) -> {vector}')
-    assert with_documented_forms(lines) == lines

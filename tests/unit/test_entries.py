@@ -17,10 +17,11 @@ from mlir_offload.offload.abi_table import offload_table
 from mlir_offload.offload.host.entry import (
     EntryType,
     OffloadEntry,
+    append_entries,
     entry_section,
+    register_entries,
 )
 from mlir_offload.offload.host.module import target_triple
-from mlir_offload.offload.host.registration import append_entries, register_entries
 from mlir_offload.offload.image import ImageForm
 from mlir_offload.offload.kind_format import check_form, check_kinds
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError, UsageError

@@ -12,7 +12,7 @@ import pytest
 
 from mlir_offload.driver.cli import main
 from mlir_offload.driver.message.report import report
-from mlir_offload.driver.option.file_use import OutputFile, check_files
+from mlir_offload.driver.option.checks import OutputFile, check_files
 from mlir_offload.driver.option.row import Subcommand
 from mlir_offload.driver.option.subcommand import every_subcommand
 from mlir_offload.toolchain.errors import UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.host.allocation import AllocationRewriter
+from mlir_offload.translate.host.memory import AllocationRewriter
 from mlir_offload.translate.mlir.module import Locations, parse_operations
 
 ALIASES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.translate.host.memory import describe_launches, element_bytes
+from mlir_offload.translate.host.launch import describe_launches, element_bytes
 from mlir_offload.translate.mlir.module import parse_operations
 
 LAUNCH = (

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mlir_offload.translate.host.transfer import TransferRewriter
+from mlir_offload.translate.host.memory import TransferRewriter
 from mlir_offload.translate.mlir.module import parse_operations
 
 TOKEN = "!gpu.async.token"  # noqa: S105 (a type)

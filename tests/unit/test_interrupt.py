@@ -7,7 +7,7 @@ import sys
 NESTED = """\
 import signal, sys
 from mlir_offload.driver.system import parallel
-from mlir_offload.driver.system.interrupt import interruptible
+from mlir_offload.driver.system.parallel import interruptible
 from mlir_offload.toolchain.process import ProcessRunner
 
 left = 40

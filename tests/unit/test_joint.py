@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlir_offload.toolchain.errors import ToolFailedError
-from mlir_offload.translate.joint import (
+from mlir_offload.translate.lower import (
     bordered,
     ir_modules,
     join_program,

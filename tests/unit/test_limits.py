@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import parse_offload_arch
-from mlir_offload.toolchain.workgroup_memory import find_workgroup_limit
+from mlir_offload.toolchain.target import find_workgroup_limit, parse_offload_arch
 from mlir_offload.translate.legalize.split import SplitOptions, SplitProgram, split_program
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,10 +17,9 @@ from mlir_offload.toolchain.llvm import (
     llvm_probe,
     probe_llvm,
 )
-from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm, search_places
-from mlir_offload.toolchain.tool import ToolchainRequest, ToolVersion
+from mlir_offload.toolchain.tool import Role, ToolchainRequest, ToolVersion, load_llvm_table
 
 LOWER = ("mlir-opt", "mlir-translate")
 LINK = ("clang", "clang-linker-wrapper", "clang-nvlink-wrapper")

@@ -15,9 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.system import lock_file
-from mlir_offload.driver.system.lock_file import locked_temporary_directory, locked_temporary_file
-from mlir_offload.driver.system.workspace import open_output, publish
+from mlir_offload.driver.system import workspace
+from mlir_offload.driver.system.workspace import (
+    locked_temporary_directory,
+    locked_temporary_file,
+    open_output,
+    publish,
+)
 from mlir_offload.toolchain.errors import InputOutputError
 
 KILLED = """\
@@ -25,7 +29,7 @@ import os, signal, sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from mlir_offload.driver.system.lock_file import locked_temporary_file, locked_temporary_directory
+from mlir_offload.driver.system.workspace import locked_temporary_file, locked_temporary_directory
 with {what}(Path(sys.argv[1])) as place:
     held = getattr(place, "path", None) or place / "file"
     held.write_text("half of it")
@@ -110,7 +114,7 @@ def test_a_temporary_file_follows_no_link(tmp_path: Path, monkeypatch: pytest.Mo
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("kept")
     (tmp_path / f".k.o.mo-{'0' * 12}.tmp").symlink_to(elsewhere)
-    monkeypatch.setattr(lock_file, "_random_word", lambda: "0" * 12)
+    monkeypatch.setattr(workspace, "_random_word", lambda: "0" * 12)
     with pytest.raises(FileExistsError), locked_temporary_file(tmp_path / "k.o"):
         pass
     with pytest.raises(InputOutputError, match="File exists"):

@@ -20,10 +20,10 @@ from mlir_offload.driver.message.github import render_github
 from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.driver.message.json import render_json, render_output, schema_text
 from mlir_offload.driver.message.options import Color
-from mlir_offload.driver.message.place import Place, parse_place
 from mlir_offload.driver.message.report import wants_color
 from mlir_offload.driver.message.sarif import render_sarif
 from mlir_offload.toolchain import errors
+from mlir_offload.toolchain.errors import Place, parse_place
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.translate.tool_message import Severity
 

@@ -6,8 +6,8 @@ import pytest
 
 from mlir_offload.driver.tools.calibration import check_programs
 from mlir_offload.driver.tools.family import kind_programs
-from mlir_offload.driver.tools.learning import kinds_of
 from mlir_offload.driver.tools.micro_program import LOWERING, RESULTS, micro_programs, needed_parts
+from mlir_offload.driver.tools.releases import kinds_of
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.learned import LearnedRelease
 from mlir_offload.toolchain.learned_row import (

@@ -5,12 +5,21 @@ from __future__ import annotations
 import pytest
 
 from mlir_offload.toolchain.errors import ToolFailedError
-from mlir_offload.translate.mlir.attribute import Attribute, attributes_in, quoted
 from mlir_offload.translate.mlir.module import Locations, parse_module, parse_operations
-from mlir_offload.translate.mlir.operation import Operation, Region, Value
+from mlir_offload.translate.mlir.operation import Operation, Region, Value, function_type
 from mlir_offload.translate.mlir.rewriter import Rewriter
-from mlir_offload.translate.mlir.syntax import MLIR, escape, render_symbol, tokens, unescape
-from mlir_offload.translate.mlir.type import Shaped, function_type, parse_shaped
+from mlir_offload.translate.mlir.syntax import (
+    MLIR,
+    Attribute,
+    Shaped,
+    attributes_in,
+    escape,
+    parse_shaped,
+    quoted,
+    render_symbol,
+    tokens,
+    unescape,
+)
 
 PROGRAM = """\
 #loc3 = loc("p.mlir":3:3)

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+from mlir_offload.driver import package
 from mlir_offload.driver.option import config
 from mlir_offload.driver.option.completion import render_completion
 from mlir_offload.driver.option.help import render_help
@@ -18,7 +19,6 @@ from mlir_offload.driver.option.manual import render_manual
 from mlir_offload.driver.option.row import Option, Subcommand
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS, every_subcommand
 from mlir_offload.driver.option.table import COMPILER, CONFIGURATION, EVERYWHERE
-from mlir_offload.driver.package import verb as package
 from mlir_offload.toolchain.errors import UsageError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

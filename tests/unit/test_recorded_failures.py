@@ -8,7 +8,7 @@ import pytest
 from support.recorded import RECORDED, RecordedTools
 
 from mlir_offload.driver import cli
-from mlir_offload.driver.compile import joint
+from mlir_offload.driver.compile import device
 
 
 def compiled(tools: RecordedTools, *words: str, major: int = 22) -> int:
@@ -90,7 +90,7 @@ def test_a_module_for_another_gpu_is_not_compiled(
 def test_parts_that_cannot_be_lowered_together_are_lowered_one_by_one(
     tools: RecordedTools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joint, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(device, "_MOST_BYTES", 1 << 20)
     tools.outputs["joint.low.mlir"] = b"not what mlir-opt prints"
     assert compiled(tools, "scale.mlir", "--offload-arch=sm_90", "-o", "scale.o") == 0
     lowered = [one.argv[-1] for one in tools.commands if one.program == "mlir-opt"]

@@ -12,8 +12,7 @@ from support.recorded import RecordedTools
 from mlir_offload.driver import cli
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.packager import serialize_binary
-from mlir_offload.offload.host.annotate import annotate_host
-from mlir_offload.offload.host.stub import HostKernel
+from mlir_offload.offload.host.annotate import HostKernel, annotate_host
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target

@@ -12,8 +12,7 @@ from mlir_offload.driver.compile.runtime_cache import cached_runtime, keep_runti
 from mlir_offload.driver.system import processor
 from mlir_offload.driver.system import tool_watch as stamps
 from mlir_offload.driver.system.processor import processor_identity
-from mlir_offload.driver.system.tool_watch import program_stamp
-from mlir_offload.driver.tools.known_version import knowing_versions
+from mlir_offload.driver.system.tool_watch import knowing_versions, program_stamp
 from mlir_offload.toolchain.process import Command, ProcessRunner
 
 SOURCE = Path("/elsewhere/runtime.c")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.compile import preload
+from mlir_offload.driver.compile import kind_build
 from mlir_offload.toolchain.target import all_kinds
 
 SAXPY = Path(__file__).resolve().parents[2] / "docs" / "examples" / "saxpy.mlir"
@@ -52,7 +52,7 @@ NEVER = {
         "asyncio",
     ),
     *("concurrent.futures", "importlib.metadata", "importlib.resources"),
-    *("mlir_offload.driver.message.form", "mlir_offload.driver.option.suggest"),
+    *("mlir_offload.driver.message.form", "mlir_offload.driver.option.row"),
 }
 # What reads and judges files that the call does not make.
 READERS = frozenset(
@@ -147,7 +147,7 @@ def test_what_is_not_loaded_exists() -> None:
 def test_what_is_loaded_early_exists() -> None:
     kinds = frozenset(all_kinds())
     for name in (
-        *preload.modules_for(kinds, links=True),
-        *preload.modules_for(kinds, launched=True),
+        *kind_build.modules_for(kinds, links=True),
+        *kind_build.modules_for(kinds, launched=True),
     ):
         importlib.import_module(name)

@@ -14,7 +14,6 @@ from msgspec.structs import fields, replace
 from mlir_offload.driver import cli
 from mlir_offload.driver.step.annotate import DeviceGlobal
 from mlir_offload.driver.step.compiler_step import COMPILER_STEPS, CompilerStep, ImageStep
-from mlir_offload.driver.step.keyed import Keyed
 from mlir_offload.driver.step.object_file import Replacement
 from mlir_offload.driver.step.parse import (
     STEPS,
@@ -23,14 +22,13 @@ from mlir_offload.driver.step.parse import (
     parse_compiler_step,
     parse_step,
 )
-from mlir_offload.driver.step.step import Step
+from mlir_offload.driver.step.step import Keyed, Step
 from mlir_offload.offload.host.entry import EntryType
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target, all_kinds, parse_offload_arch
 from mlir_offload.toolchain.tool import ToolVersion
-from mlir_offload.translate.contraction import Contraction
-from mlir_offload.translate.device_form import FORM_NAMES, DeviceForm, parse_form
 from mlir_offload.translate.kernel_parameter import ParameterForm
+from mlir_offload.translate.kind_lowering import FORM_NAMES, Contraction, DeviceForm, parse_form
 from mlir_offload.translate.prefix_map import PrefixMap
 from mlir_offload.translate.sanitizer import Sanitizer
 

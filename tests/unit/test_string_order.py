@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.offload.string_order import djb_hash, hash_value, written_order
-from mlir_offload.offload.xxh3 import xxh3_64
+from mlir_offload.offload.string_order import djb_hash, hash_value, written_order, xxh3_64
 
 USUAL = (b"file", b"triple", b"arch", b"kind")
 

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlir_offload.offload.abi import load_abis
-from mlir_offload.offload.host.annotate import annotate_host
+from mlir_offload.offload.host.annotate import HostKernel, annotate_host
 from mlir_offload.offload.host.module import kernel_signatures
-from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.offload.ir_syntax import (
     LLVM_IR,
     concealed,
@@ -27,18 +26,18 @@ from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind
 from mlir_offload.translate.amdgpu import amdgpu_device_ir, needs_device_libraries
 from mlir_offload.translate.cpu.module import cpu_device_ir, finish_cpu_ir
 from mlir_offload.translate.device import needs_libdevice, nvptx_device_ir
-from mlir_offload.translate.device_form import parse_form
-from mlir_offload.translate.hermetic import hermetic_text
 from mlir_offload.translate.host.module import legalize_host_ir
+from mlir_offload.translate.kind_lowering import parse_form
 from mlir_offload.translate.legalize.fast_math import with_fast_math
 from mlir_offload.translate.legalize.split import SplitOptions, split_program
 from mlir_offload.translate.lower import unwrap_device
 from mlir_offload.translate.mlir.module import Locations, parse_module, parse_operations
+from mlir_offload.translate.mlir.operation import function_type
 from mlir_offload.translate.mlir.syntax import MLIR, escape
-from mlir_offload.translate.mlir.type import function_type
 from mlir_offload.translate.prefix_map import PrefixMap, map_locations
 from mlir_offload.translate.sanitizer import Sanitizer, instrumented
 from mlir_offload.translate.spirv.module import spirv_device_ir
+from mlir_offload.translate.unit import hermetic_text
 
 # What a rewrite might take for code.
 CODE = (

@@ -6,7 +6,7 @@ import pytest
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.translate.mlir.attribute import Attribute
+from mlir_offload.translate.mlir.syntax import Attribute
 from mlir_offload.translate.target_attribute import (
     TargetAttribute,
     are_variants,

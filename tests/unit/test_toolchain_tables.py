@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mlir_offload.toolchain.cuda import load_cuda_table, parse_cuda_table
-from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table, parse_llvm_table
 from mlir_offload.toolchain.rocm import load_rocm_table, parse_rocm_table
 from mlir_offload.toolchain.tables import load_table
+from mlir_offload.toolchain.tool import Role, load_llvm_table, parse_llvm_table
 
 Table = dict[str, Any]
 

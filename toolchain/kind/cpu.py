@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.target import HOST, DeviceKind, Kind, host_triple
 
 
@@ -13,7 +12,7 @@ class CpuKind(DeviceKind):
     name = Kind.OPENMP
     word = "host"
     title = "the CPU"
-    arch_form = re.compile(HOST)
+    arch_form = pattern(HOST)
     arch_hint = f"{HOST} (the CPU)"
     example = HOST
     is_cpu = True

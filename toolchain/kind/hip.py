@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlir_offload.toolchain.amdgpu import (
-    TARGET_ID,
-    check_target_ids,
-    normalize_target_id,
-    processor_of,
-)
-from mlir_offload.toolchain.target import AMDGPU_TRIPLE, DeviceKind, Kind
+from mlir_offload.toolchain import amdgpu
+from mlir_offload.toolchain.target import AMDGPU_TRIPLE, TARGET_ID, DeviceKind, Kind
 
 
 class _Hip(DeviceKind):
@@ -26,15 +21,16 @@ class _Hip(DeviceKind):
 
     def check_archs(self, archs: Sequence[str], /) -> None:
         """Raise UsageError where a GPU may fit two target IDs."""
-        check_target_ids(archs)
+        if archs:
+            amdgpu.check_target_ids(archs)
 
     def normalize(self, arch: str, /) -> str:
         """Return the target ID with its features in their order."""
-        return normalize_target_id(arch)
+        return amdgpu.normalize_target_id(arch)
 
     def runs(self, code_arch: str, arch: str, /) -> bool:
         """Return whether the code is for the processor of the target ID."""
-        return code_arch == processor_of(arch)
+        return code_arch == amdgpu.processor_of(arch)
 
 
 KIND = _Hip()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.target import SPIRV, SPIRV_TRIPLE, DeviceKind, Kind
 
 
@@ -12,7 +11,7 @@ class _Spirv(DeviceKind):
     word = "sycl"
     title = "devices that take SPIR-V"
     triple = SPIRV_TRIPLE
-    arch_form = re.compile(SPIRV)
+    arch_form = pattern(SPIRV)
     arch_hint = f"{SPIRV} (OpenCL)"
     example = SPIRV
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlir_offload.toolchain.ir_pattern import ir_line
-from mlir_offload.translate.mlir.type import parse_shaped
+from mlir_offload.translate.mlir.syntax import parse_shaped
 
 _NUMBER = {
     **{f"i{bits}": (bits, "DW_ATE_signed") for bits in (8, 16, 32, 64, 128)},

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from mlir_offload.translate.mlir.module import Locations, parse_module
-from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.operation import Operation, function_type
 from mlir_offload.translate.mlir.syntax import tokens
-from mlir_offload.translate.mlir.type import function_type
 
 # What such an operation yields is not a value at its own place.
 _WITH_REGIONS = ("scf.", "affine.", "linalg.", "gpu.launch", "gpu.all_reduce")

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mlir_offload.translate.gpu_module import KernelKey, launches_in
 from mlir_offload.translate.gpu_operation import arguments_of, grid_and_block
-from mlir_offload.translate.host.launch_check import MOST_THREADS, SourceWarning, note_constant
+from mlir_offload.translate.host.launch import MOST_THREADS, SourceWarning, note_constant
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation, Region
 

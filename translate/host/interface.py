@@ -16,9 +16,8 @@ from mlir_offload.offload.interface.function import (
 from mlir_offload.offload.interface.type import parse_interface_type
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.mlir.module import Locations, Module, parse_module
-from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.operation import Operation, function_type
 from mlir_offload.translate.mlir.syntax import replace_names, tokens
-from mlir_offload.translate.mlir.type import function_type
 
 _ATTRIBUTE = "llvm.emit_c_interface"
 

@@ -12,8 +12,8 @@ from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.translate.lower import check_lowered
 from mlir_offload.translate.mlir.module import Locations, parse_module
-from mlir_offload.translate.mlir.operation import Operation
-from mlir_offload.translate.mlir.type import function_type, integer_width
+from mlir_offload.translate.mlir.operation import Operation, function_type
+from mlir_offload.translate.mlir.syntax import integer_width
 
 _LABEL = ir_line("`bare`:")
 _FRAME = ir_line("  `local` = alloca `local`, align `number`")

@@ -7,8 +7,13 @@ from collections.abc import Collection
 from mlir_offload.toolchain.amdgpu import lowering_chip, wavefront_size
 from mlir_offload.toolchain.ir_pattern import ir_line
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.translate.device_form import ROCDL, DeviceForm
-from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering, OtherVendor
+from mlir_offload.translate.kind_lowering import (
+    ROCDL,
+    DeviceForm,
+    DeviceLowering,
+    KindLowering,
+    OtherVendor,
+)
 
 
 class _Hip(KindLowering):

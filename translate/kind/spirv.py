@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.translate.device_form import SPIRV_FORM, DeviceForm
-from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering
+from mlir_offload.translate.kind_lowering import (
+    SPIRV_FORM,
+    DeviceForm,
+    DeviceLowering,
+    KindLowering,
+)
 from mlir_offload.translate.spirv.call import spirv_operations
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mlir_offload.translate.legalize.arith import convert, negated, when
 from mlir_offload.translate.legalize.rewriter import POINTER, DeviceRewriter
-from mlir_offload.translate.mlir.attribute import quoted
 from mlir_offload.translate.mlir.operation import Operation, Value
+from mlir_offload.translate.mlir.syntax import quoted
 
 FAILURE_MARK = "mo.assertion_failed"
 """The function that device code for SPIR-V calls after a failed assertion; its translation removes it."""

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit, find_workgroup_limit
-from mlir_offload.translate.device_form import DeviceForm
+from mlir_offload.toolchain.target import Kind, Target, WorkgroupLimit, find_workgroup_limit
 from mlir_offload.translate.gpu_module import (
     GpuModule,
     Kernel,
@@ -18,22 +16,20 @@ from mlir_offload.translate.gpu_module import (
     kernel_names,
     rename_kernels,
 )
+from mlir_offload.translate.kind_lowering import DeviceForm
 from mlir_offload.translate.legalize import fast_math
-from mlir_offload.translate.legalize.documented import use_documented_forms
 from mlir_offload.translate.legalize.kernel_form import KernelForms
-from mlir_offload.translate.legalize.limit import (
-    check_printed,
-    check_workgroup_memory,
-)
-from mlir_offload.translate.legalize.text import expand_device_operations
+from mlir_offload.translate.legalize.text import expand_device_operations, use_documented_forms
 from mlir_offload.translate.legalize.unsupported_ops import (
     check_device_functions,
     check_launch_bounds,
     check_operations,
+    check_printed,
+    check_workgroup_memory,
 )
-from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.module import Locations, Module
 from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import Attribute
 from mlir_offload.translate.target_attribute import (
     TargetAttribute,
     compatible_targets,

@@ -10,7 +10,7 @@ from mlir_offload.translate.legalize.arith import binary, compare, i32, select
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.legalize.shuffle import Shuffle, carrier_of, lane_id, shuffle
 from mlir_offload.translate.mlir.operation import Value
-from mlir_offload.translate.mlir.type import parse_shaped
+from mlir_offload.translate.mlir.syntax import parse_shaped
 
 
 class Group(Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.module import parse_module
+from mlir_offload.translate.mlir.syntax import Attribute
 
 _FLAGS = frozenset({"#arith.fastmath", "#llvm.fastmath"})
 

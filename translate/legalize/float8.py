@@ -11,7 +11,7 @@ from msgspec import Struct
 from mlir_offload.translate.legalize.arith import binary, constant, convert, select
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
-from mlir_offload.translate.mlir.type import parse_shaped
+from mlir_offload.translate.mlir.syntax import parse_shaped
 
 
 class _Format(Struct, frozen=True):

@@ -1,23 +1,177 @@
-"""How each kernel of a program takes its parameters, and what its launches pass."""
+"""How kernels take their memrefs: whole or as parts of descriptors, with what is known of the pointers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import KernelKey, is_kernel
-from mlir_offload.translate.host.argument import distinct_arguments
+from mlir_offload.translate.host.launch import distinct_arguments, element_bytes
 from mlir_offload.translate.kernel_parameter import (
+    ALLOCATED,
+    POINTER,
     WIDE,
     KernelParameters,
+    Parameter,
     ParameterForm,
+    Place,
     plan_parameters,
+    position_of,
 )
-from mlir_offload.translate.legalize.parameter import ParameterRewriter, check_narrow
-from mlir_offload.translate.legalize.unroll import unroll_loops
+from mlir_offload.translate.legalize import unroll
 from mlir_offload.translate.mlir.module import Locations
-from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.operation import BlockArgument, Operation, Value, function_type
+from mlir_offload.translate.mlir.rewriter import Rewriter
+from mlir_offload.translate.mlir.syntax import (
+    Attribute,
+    parse_shaped,
+    render_dictionary,
+    render_symbol,
+)
+
+_CAST = "builtin.unrealized_conversion_cast"
+# With other operations a thread may see what another one wrote while the kernel runs, which LLVM does
+# not expect of a pointer that is `noalias`.
+_ALONE = frozenset({"affine", "arith", "cf", "complex", "index", "math", "scf", "ub", "vector"})
+_ALONE_OF_OTHERS = frozenset(
+    {
+        *(f"gpu.{name}" for name in ("block_dim", "block_id", "global_id", "grid_dim", "lane_id")),
+        *("gpu.return", "gpu.thread_id", "memref.cast", "memref.dim", "memref.load"),
+        *("memref.store", "memref.subview"),
+    }
+)
+_MOST_ALIGNED = 16
+
+
+class ParameterRewriter(Rewriter):
+    """The rewrite of one kernel: its parameters, and what makes memrefs of them at its beginning."""
+
+    def __init__(self, function: Operation, bits: int) -> None:
+        """Take a kernel, and the width of `index` in it."""
+        super().__init__("%mo_parameter_")
+        self.function, self.bits = function, bits
+        self.location = function.location
+        self.arguments: list[BlockArgument] = []
+        self.attributes: list[str] = []
+
+    def apply(self, plan: KernelParameters, distinct: Collection[int]) -> None:
+        """Rewrite the kernel; the parameters that are `distinct` are memory of their own."""
+        function = self.function
+        entry = function.regions[0].blocks[0]
+        given, known = entry.arguments, function.attribute("arg_attrs").elements
+        is_alone = all(map(_is_alone, function.walk_inside()))
+        beginning: list[Operation] = []
+        with self.insertion_point(beginning):
+            for number, parameter in enumerate(plan):
+                own = known[number].entries if known else {}
+                if parameter is None:
+                    self._keep(given[number], own)
+                    continue
+                if number in distinct and (is_alone or parameter.is_read_only):
+                    own = {**own, "llvm.noalias": Attribute("")}
+                self._take_apart(given[number], parameter, own)
+        passed = self.arguments
+        entry.operations[:0] = beginning
+        entry.label = _label([*passed, *given[len(plan) :]])
+        takes = ", ".join(one.type for one in passed)
+        function.set_attribute("function_type", Attribute(f"({takes}) -> ()"))
+        if any(text != "{}" for text in self.attributes):
+            function.signature.properties["arg_attrs"] = Attribute(
+                f"[{', '.join(self.attributes)}]"
+            )
+
+    def _keep(self, argument: BlockArgument, own: Mapping[str, Attribute]) -> None:
+        if argument.type == "index" and self.bits != WIDE:
+            wide = self._add("i64", argument, {})
+            self.insert(_renamed("arith.index_cast", argument, wide, self.location))
+            return
+        self.arguments.append(argument)
+        self.attributes.append(f"{{{render_dictionary(own)}}}")
+
+    def _take_apart(
+        self, argument: BlockArgument, parameter: Parameter, own: Mapping[str, Attribute]
+    ) -> None:
+        attributes = {**_alignment(parameter), **own}
+        taken = {
+            place: self._add(
+                parameter.part_type(place), argument, attributes if place == POINTER else {}
+            )
+            for place in parameter.parts
+        }
+        struct = self._descriptor(parameter, taken)
+        self.insert(_renamed(_CAST, argument, struct, self.location))
+
+    def _add(
+        self, kind: str, argument: BlockArgument, attributes: Mapping[str, Attribute]
+    ) -> Value:
+        name = self.fresh_name()
+        self.arguments.append(BlockArgument(name, kind, argument.location))
+        self.attributes.append(f"{{{render_dictionary(attributes)}}}")
+        return Value(name, kind)
+
+    def _descriptor(self, parameter: Parameter, taken: Mapping[Place, Value]) -> Value:
+        kind = parameter.descriptor.struct_type(self.bits)
+        struct = self.value("llvm.mlir.undef", (), kind)
+        for place, value in self._numbers(parameter, taken):
+            struct = self.value("llvm.insertvalue", (struct, value), kind, position_of(place))
+        return struct
+
+    def _numbers(
+        self, parameter: Parameter, taken: Mapping[Place, Value]
+    ) -> Iterator[tuple[Place, Value]]:
+        """Yield what is put into the descriptor: parts that are passed, and what the type tells."""
+        if POINTER in taken:
+            yield ALLOCATED, taken.get(ALLOCATED, taken[POINTER])
+            yield POINTER, taken[POINTER]
+        narrow = f"i{self.bits}"
+        for place, number in parameter.descriptor.places():
+            if number is not None:
+                value = {"value": f"{number} : {narrow}"}
+                yield place, self.value("llvm.mlir.constant", (), narrow, value)
+            elif place in taken:
+                wide = taken[place]
+                is_wide = self.bits == WIDE
+                yield place, wide if is_wide else self.value("llvm.trunc", (wide,), narrow)
+
+
+def _renamed(name: str, argument: BlockArgument, value: Value, location: str) -> Operation:
+    head = f" : ({value.type}) -> {argument.type} {location}".rstrip()
+    return Operation(name, argument.name, value.name, head)
+
+
+def _label(arguments: list[BlockArgument]) -> str:
+    shown = (f"{one.name}: {one.type} {one.location}".rstrip() for one in arguments)
+    return f"^bb0({', '.join(shown)}):" if arguments else ""
+
+
+def _is_alone(operation: Operation) -> bool:
+    name = operation.name
+    return name.partition(".")[0] in _ALONE or name in _ALONE_OF_OTHERS
+
+
+def _alignment(parameter: Parameter) -> dict[str, Attribute]:
+    """Return how far a pointer to elements is aligned at least: as far as each element has to be."""
+    kind = parameter.descriptor.element
+    while Attribute(kind).name == "complex":
+        kind = Attribute(kind).body
+    size = element_bytes(kind)
+    if size < 1 or (size > WIDE // 8 and parse_shaped(kind, "vector") is None):
+        return {}
+    return {"llvm.align": Attribute(f"{min(size & -size, _MOST_ALIGNED)} : i64")}
+
+
+def check_narrow(function: Operation, plan: KernelParameters, locations: Locations) -> None:
+    """Raise SourceError for a parameter that has another form if `index` has 32 bits."""
+    for kind, parameter in zip(function_type(function)[0], plan, strict=True):
+        element = parameter.descriptor.element if parameter else ""
+        if element != "index" and (parameter or "memref<" not in kind):
+            continue
+        what = "elements of type index" if element == "index" else "a layout that is not strided"
+        msg = f"kernel {render_symbol(function.symbol)} takes {kind}, which has {what}"
+        hint = "use elements of type i64 and strided layouts, or leave --index-bits=32 out"
+        raise SourceError(msg, hint=hint, location=locations.of(function))
 
 
 class KernelForms(Struct, frozen=True):
@@ -57,8 +211,8 @@ class KernelForms(Struct, frozen=True):
                 check_narrow(function, plan, locations)
             distinct = self.distinct.get(key, ()) if key in self.own else ()
             ParameterRewriter(function, self.index_bits).apply(plan, distinct)
-        if self.unrolls:
-            unroll_loops(module, is_narrow=self.index_bits != WIDE)
+        if self.unrolls and any(one.name == "scf.for" for one in module.walk_inside()):
+            unroll.unroll_loops(module, is_narrow=self.index_bits != WIDE)
 
 
 def choose_kernel_forms(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
-from mlir_offload.translate.mlir.type import integer_width
+from mlir_offload.translate.mlir.syntax import integer_width
 
 # Bits of the exponent, and of all: IEEE 754-2019, table 3.5; bfloat16 has the exponent of binary32.
 _EXPONENTS = {

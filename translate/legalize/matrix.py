@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from mlir_offload.translate.legalize.arith import binary, constant
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
-from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.operation import Operation, Value
-from mlir_offload.translate.mlir.type import Shaped, parse_shaped
+from mlir_offload.translate.mlir.syntax import Attribute, Shaped, parse_shaped
 
 _CAST = "builtin.unrealized_conversion_cast"
 _BINARY = {

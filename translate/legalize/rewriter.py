@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from mlir_offload.translate.device_form import DeviceForm
-from mlir_offload.translate.mlir.attribute import quoted
+from mlir_offload.translate.kind_lowering import DeviceForm
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation, Region, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
+from mlir_offload.translate.mlir.syntax import quoted
 
 POINTER = "!llvm.ptr"
 _UNKNOWN = "(unknown)"

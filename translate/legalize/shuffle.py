@@ -15,7 +15,7 @@ from mlir_offload.translate.legalize.arith import (
 )
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Value
-from mlir_offload.translate.mlir.type import integer_width
+from mlir_offload.translate.mlir.syntax import integer_width
 
 Pair = tuple[Value, Value]
 _EXCHANGED = frozenset({"i32", "i64", "f32", "f64"})

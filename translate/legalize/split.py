@@ -10,41 +10,40 @@ from msgspec import Struct
 
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate import gpu_binary
-from mlir_offload.translate.declared import (
-    DeclaredKernel,
-    check_declared_launches,
-    read_declared,
-)
-from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.gpu_module import (
+    DeclaredKernel,
     GpuModule,
     KernelKey,
     assign_symbols,
+    check_declared_launches,
     check_launches,
     host_symbols,
     kernel_names,
     named_modules,
+    read_declared,
     rename_launches,
 )
-from mlir_offload.translate.host import allocation, divergent_barrier
+from mlir_offload.translate.host import divergent_barrier
 from mlir_offload.translate.host import interface as host_interface
-from mlir_offload.translate.host.argument import ArgumentRewriter
 from mlir_offload.translate.host.async_chain import AsyncRewriter
-from mlir_offload.translate.host.launch_check import LaunchCheck, SourceWarning
-from mlir_offload.translate.host.memory import describe_launches
+from mlir_offload.translate.host.launch import (
+    ArgumentRewriter,
+    LaunchCheck,
+    SourceWarning,
+    describe_launches,
+)
+from mlir_offload.translate.host.memory import AllocationRewriter, TransferRewriter
 from mlir_offload.translate.host.module import check_main
-from mlir_offload.translate.host.transfer import TransferRewriter
 from mlir_offload.translate.input_pipeline import drop_scripts
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
+from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm
 from mlir_offload.translate.legalize.device_module import DeviceRules, device_module, limits_of
-from mlir_offload.translate.legalize.documented import use_default_space
 from mlir_offload.translate.legalize.kernel_form import choose_kernel_forms
-from mlir_offload.translate.legalize.limit import (
-    workgroup_bytes,
-)
+from mlir_offload.translate.legalize.text import use_default_space
 from mlir_offload.translate.legalize.unsupported_ops import (
     check_operations,
     check_top_level,
+    workgroup_bytes,
 )
 from mlir_offload.translate.mlir.module import Locations, Module, parse_module
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation
@@ -269,7 +268,7 @@ def _check_host(
 
 
 def _allocate_layouts(module: Module, host: Iterable[Operation], locations: Locations) -> None:
-    rewriter = allocation.AllocationRewriter(module.aliases, locations)
+    rewriter = AllocationRewriter(module.aliases, locations)
     for operation in host:
         rewriter.rewrite_function(operation)
 

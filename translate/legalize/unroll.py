@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.operation import Block, Operation, Region, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
+from mlir_offload.translate.mlir.syntax import Attribute
 
 # As a power of two. For addresses of several memrefs loop strength reduction makes an induction variable
 # and an addition each, so that more steps at a time cost more instructions.

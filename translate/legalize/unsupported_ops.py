@@ -1,18 +1,120 @@
-"""What stock MLIR drops silently or lowers wrongly, reported before it runs."""
+"""What stock MLIR drops silently, lowers wrongly, or makes too large, reported before it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.pattern import pattern
+from mlir_offload.toolchain.target import WorkgroupLimit
 from mlir_offload.translate.gpu_module import is_declared_kernel, is_kernel
-from mlir_offload.translate.host.launch_check import MOST_THREADS
+from mlir_offload.translate.host.launch import MOST_THREADS, element_bytes
 from mlir_offload.translate.mlir.module import Locations
-from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.operation import Operation, function_type
+from mlir_offload.translate.mlir.syntax import parse_shaped, render_symbol
 from mlir_offload.translate.pipelines import Refusal, Side, load_refusals
 
+_SPACES = frozenset({"3", "3 : i32", "3 : i64", "#gpu.address_space<workgroup>"})
+# C17 7.21.6.1: flags, width and precision, length, conversion.
+_CONVERSION = pattern(
+    r"%(?:%|[-+ #0]*(\*|\d*)(?:\.(\*|\d*))?(?:hh|h|ll|l|j|z|t|L)?[diouxXeEfFgGaAcsp])"
+)
+_FLOAT_CONVERSIONS = frozenset("eEfFgGaA")
 _MODULES = frozenset({"gpu.module", "builtin.module"})
+
+
+def workgroup_bytes(module: Operation) -> dict[str, int]:
+    """Return the bytes of workgroup memory that the variables of each function of a module take."""
+    shared = {
+        operation.symbol: _shared_bytes(operation.attribute("type"))
+        for operation in module.operations
+        if operation.name == "memref.global"
+    }
+    return {
+        operation.symbol: _attributed_bytes(operation) + _used_bytes(operation, shared)
+        for operation in module.operations
+        if operation.name == "gpu.func"
+    }
+
+
+def check_workgroup_memory(
+    module: Operation, limits: Sequence[WorkgroupLimit], locations: Locations
+) -> None:
+    """Raise SourceError for a function whose variables take more than a GPU has."""
+    sizes = workgroup_bytes(module) if limits else {}
+    for operation in module.operations:
+        size = sizes.get(operation.symbol, 0) if operation.name == "gpu.func" else 0
+        limit = next((one for one in limits if size > one.static_bytes), None)
+        if limit is not None:
+            msg = (
+                f"{render_symbol(operation.symbol)} has {size} bytes of workgroup memory, "
+                f"and {limit.arch} takes {limit.static_bytes}"
+            )
+            hint = (
+                "use gpu.dynamic_shared_memory, whose size the launch gives"
+                if size <= limit.all_bytes
+                else f"use smaller arrays, or leave {limit.arch} out of --offload-arch"
+            )
+            raise SourceError(msg, hint=hint, location=locations.of(operation))
+
+
+def check_printed(module: Operation, locations: Locations) -> None:
+    """Raise SourceError for a gpu.printf whose values are too few, or of another class than a conversion."""
+    for operation in module.walk_inside():
+        if operation.name == "gpu.printf":
+            _check_format(operation, locations)
+
+
+def _check_format(operation: Operation, locations: Locations) -> None:
+    wanted = list(_conversions(operation.attribute("format").string))
+    given = operation.operand_types
+    if len(given) < len(wanted):
+        msg = f"gpu.printf has {len(given)} values, and its format has {len(wanted)} conversions"
+        hint = "pass a value for each conversion; %% prints a percent sign"
+        raise SourceError(msg, hint=hint, location=locations.of(operation))
+    for conversion, kind in zip(wanted, given, strict=False):
+        is_float = kind.startswith(("f", "bf"))
+        takes_float, takes_text = conversion in _FLOAT_CONVERSIONS, conversion == "s"
+        if is_float != takes_float or (takes_text and not kind.startswith("!llvm.ptr")):
+            msg = f"gpu.printf prints a value of type {kind} by '%{conversion}'"
+            hint = f"write {'%f' if is_float else '%d'} for it"
+            raise SourceError(msg, hint=hint, location=locations.of(operation))
+
+
+def _conversions(text: str) -> Iterator[str]:
+    """Yield the letter of each conversion that takes a value; a width `*` takes an integer."""
+    for match in _CONVERSION.finditer(text):
+        if match[0] != "%%":
+            yield from "d" * ((match[1] == "*") + (match[2] == "*"))
+            yield match[0][-1]
+
+
+def _attributed_bytes(operation: Operation) -> int:
+    count = operation.attribute("workgroup_attributions").integer or 0
+    if not count or operation.is_declaration:
+        return 0
+    first = len(function_type(operation)[0])
+    arguments = operation.regions[0].blocks[0].arguments[first : first + count]
+    return sum(_shared_bytes(argument.type) for argument in arguments)
+
+
+def _used_bytes(operation: Operation, shared: Mapping[str, int]) -> int:
+    used = {
+        inner.attribute("name").symbols[0]
+        for inner in operation.walk_inside()
+        if inner.name == "memref.get_global"
+    }
+    return sum(shared.get(name, 0) for name in used)
+
+
+def _shared_bytes(kind: str) -> int:
+    """Return the bytes of a memref in workgroup memory; 0 where it lies elsewhere, or is not known."""
+    memref = parse_shaped(kind, "memref")
+    if memref is None or not memref.parameters or memref.parameters[-1] not in _SPACES:
+        return 0
+    sizes = [size for size in memref.sizes if size is not None]
+    return prod(sizes) * element_bytes(memref.element) if len(sizes) == len(memref.sizes) else 0
 
 
 def check_top_level(operations: Iterable[Operation], locations: Locations) -> None:

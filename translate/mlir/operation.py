@@ -10,15 +10,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from mlir_offload.translate.mlir.attribute import (
+from mlir_offload.toolchain.pattern import pattern
+from mlir_offload.translate.mlir.syntax import (
+    MLIR,
     Attribute,
     Signature,
     parse_signature,
+    rename_values,
     render_signature,
+    split_types,
 )
-from mlir_offload.translate.mlir.syntax import MLIR, rename_values
 
 _INDENT = "  "
+_LLVM_TYPE = pattern(r"(?:ptr|struct|array|vec|target|x86_amx|ppc_fp128|x86_fp80)\b")
 _NOTHING = Attribute("")
 
 
@@ -345,3 +349,23 @@ def _block_argument(text: str) -> BlockArgument:
         if start < 0
         else BlockArgument(name, rest[:start], rest[start + 1 :])
     )
+
+
+def function_type(operation: Operation) -> tuple[list[str], list[str]]:
+    """Return the types that a function takes, and those that it gives; nothing of another operation."""
+    text = operation.attribute("function_type")
+    if text.startswith("("):
+        end = MLIR.closing(text, 0)
+        return MLIR.split_list(text[1:end]), split_types(text[end + len(" -> ") + 1 :])
+    if text.name != "!llvm.func":
+        return [], []
+    body = text.body
+    start = MLIR.enclosing(body, len(body) - 1)[-1]
+    result = body[:start].strip()
+    takes = MLIR.split_list(body[start + 1 : -1])
+    return [_spelled(kind) for kind in takes], [] if result == "void" else [_spelled(result)]
+
+
+def _spelled(kind: str) -> str:
+    """Return a type of the LLVM dialect as it is spelled outside of its own types."""
+    return f"!llvm.{kind}" if _LLVM_TYPE.match(kind) else kind

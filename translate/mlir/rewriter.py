@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
-from mlir_offload.translate.mlir.attribute import Attribute, Signature, render_dictionary
 from mlir_offload.translate.mlir.operation import (
     Block,
     CustomOperation,
@@ -14,6 +13,7 @@ from mlir_offload.translate.mlir.operation import (
     Region,
     Value,
 )
+from mlir_offload.translate.mlir.syntax import Attribute, Signature, render_dictionary
 
 T = TypeVar("T")
 

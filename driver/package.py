@@ -10,12 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option.checks import OutputFile, check_files
 from mlir_offload.driver.option.command_line import CompileOptions
-from mlir_offload.driver.option.file_use import OutputFile, check_files
-from mlir_offload.driver.package.fat_binary import write_fat_binary
-from mlir_offload.driver.package.file import write_package
+from mlir_offload.driver.step.fat_binary import write_fat_binary
+from mlir_offload.driver.step.image_file import write_package
 from mlir_offload.driver.tools.choose import choose_release, places_for
-from mlir_offload.driver.tools.learning import learn_named
+from mlir_offload.driver.tools.releases import learn_named
 from mlir_offload.offload.abi import ANY_CONSUMER, load_abis
 from mlir_offload.offload.container.bundle import METHODS
 from mlir_offload.offload.container.packager import image_argument

@@ -1,0 +1,281 @@
+"""Launches in host code: what they pass to kernels, what they say of its memory, and what is wrong in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from math import prod
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.target import WorkgroupLimit
+from mlir_offload.translate.gpu_module import KernelKey, launches_in
+from mlir_offload.translate.gpu_operation import (
+    argument_types,
+    arguments_of,
+    replace_arguments,
+    segment,
+)
+from mlir_offload.translate.host import narrow_check
+from mlir_offload.translate.kernel_parameter import WIDE, KernelParameters, Parameter, position_of
+from mlir_offload.translate.mlir.module import Locations
+from mlir_offload.translate.mlir.operation import CustomOperation, Operation, Value
+from mlir_offload.translate.mlir.rewriter import Rewriter
+from mlir_offload.translate.mlir.syntax import (
+    Attribute,
+    float_width,
+    integer_width,
+    parse_shaped,
+    render_symbol,
+)
+
+_DESCRIBE = "mgpuDescribeMemRef"
+_UNRANKED = "memref<*x"
+_BYTE = 8
+MOST_THREADS = 1024
+_CONSTANTS = frozenset({"arith.constant", "llvm.mlir.constant"})
+_BLOCK, _DYNAMIC = 4, 10
+_HOST_ALLOCATIONS = frozenset({"memref.alloc", "memref.alloca"})
+# What may hand the memory to a function that registers it.
+_ESCAPES = frozenset({"func.call", "llvm.call", "func.call_indirect", "gpu.host_register"})
+_CAST = "builtin.unrealized_conversion_cast"
+_ALLOCATIONS = frozenset({"gpu.alloc", "memref.alloc", "memref.alloca"})
+_VIEWS = frozenset(
+    f"memref.{name}"
+    for name in ("cast", "subview", "view", "reinterpret_cast", "collapse_shape", "expand_shape")
+)
+
+
+def describe_launches(functions: Iterable[Operation]) -> list[Operation]:
+    """Put a call for each memref before each launch; return the declarations of what is called.
+
+    The runtime copies what the device cannot reach, see offload/runtime/launch_memory.c.
+    """
+    rewriter = Rewriter("%mo_memory_")
+    for function in functions:
+        if any(True for _ in launches_in(function)):
+            for region in function.regions:
+                rewriter.rewrite(region, _pattern)
+    head = f"llvm.func @{_DESCRIBE}(i32, i32, i64)"
+    return [CustomOperation("", head=head)] if rewriter.has_created else []
+
+
+def _pattern(operation: Operation) -> Callable[[Rewriter, Operation], None] | None:
+    return _describe if operation.name == "gpu.launch_func" else None
+
+
+def _describe(rewriter: Rewriter, launch: Operation) -> None:
+    for values in _memrefs(argument_types(launch)):
+        names = ", ".join(
+            rewriter.value("llvm.mlir.constant", (), kind, {"value": f"{value} : {kind}"}).name
+            for value, kind in zip(values, ("i32", "i32", "i64"), strict=True)
+        )
+        # The custom form: the properties of llvm.call differ between releases.
+        rewriter.custom(f"llvm.call @{_DESCRIBE}({names}) : (i32, i32, i64) -> ()")
+    rewriter.insert(launch)
+
+
+def _memrefs(types: Iterable[str]) -> Iterator[tuple[int, int, int]]:
+    """Yield the first parameter, the rank and the bytes of an element of each memref.
+
+    gpu-to-llvm passes a memref as two pointers, the offset, and a size and a stride per dimension.
+    """
+    param = 0
+    for kind in types:
+        memref = parse_shaped(kind, "memref")
+        if memref is None:
+            param += 2 if kind.startswith(_UNRANKED) else 1
+            continue
+        rank, size = len(memref.sizes), element_bytes(memref.element)
+        if size:
+            yield param, rank, size
+        param += 3 + 2 * rank
+
+
+def element_bytes(kind: str) -> int:
+    """Return the distance of two elements in memory; 0 where it is not known."""
+    if kind == "index":
+        return _BYTE
+    if vector := parse_shaped(kind, "vector"):
+        *outer, last = (size or 0 for size in vector.sizes)
+        return prod(outer) * _padded(last * element_bytes(vector.element))
+    if Attribute(kind).name == "complex":
+        return 2 * element_bytes(Attribute(kind).body)
+    return _padded(-(-(integer_width(kind) or float_width(kind)) // _BYTE))
+
+
+def _padded(size: int) -> int:
+    return 1 << (size - 1).bit_length() if size else 0
+
+
+class SourceWarning(Struct, frozen=True):
+    """Something in a program that is likely wrong, and where it is."""
+
+    message: str
+    location: str
+
+
+class LaunchCheck(Struct, frozen=True):
+    """Checks the launches of host functions; `used` are the bytes that each kernel has already."""
+
+    locations: Locations
+    limits: Sequence[WorkgroupLimit] = ()
+    used: Mapping[KernelKey, int] = field(default_factory=dict)
+
+    def check(self, operations: Iterable[Operation]) -> None:
+        """Raise SourceError for a launch whose constants are beyond a limit."""
+        known: dict[str, int] = {}
+        for function in operations:
+            launched = {id(launch): key for launch, key in launches_in(function)}
+            for operation in function.walk_inside() if launched else ():
+                note_constant(operation, known)
+                if id(operation) in launched:
+                    self._check_threads(operation, known)
+                    self._check_memory(operation, known, launched[id(operation)])
+
+    def _check_threads(self, launch: Operation, known: Mapping[str, int]) -> None:
+        sizes = [known.get(value.name, 1) for value in segment(launch, _BLOCK, 3)]
+        threads = prod(max(1, size) for size in sizes)
+        if threads > MOST_THREADS:
+            msg = f"a launch with blocks of {threads} threads"
+            hint = f"a block has at most {MOST_THREADS} threads"
+            raise SourceError(msg, hint=hint, location=self.locations.of(launch))
+
+    def _check_memory(self, launch: Operation, known: Mapping[str, int], kernel: KernelKey) -> None:
+        asked = sum(known.get(value.name, 0) for value in segment(launch, _DYNAMIC))
+        size = asked + self.used.get(kernel, 0)
+        limit = next((one for one in self.limits if asked and size > one.all_bytes), None)
+        if limit is not None:
+            msg = (
+                f"a launch of {render_symbol(kernel[1])} with {size} bytes of workgroup memory, "
+                f"and {limit.arch} takes {limit.all_bytes}"
+            )
+            hint = f"use less memory in a block, or leave {limit.arch} out of --offload-arch"
+            raise SourceError(msg, hint=hint, location=self.locations.of(launch))
+
+    def unreachable(self, operations: Iterable[Operation]) -> Iterator[SourceWarning]:
+        """Yield a warning for each allocation of the host that a launch gets and that is not registered."""
+        roots: dict[str, str] = {}
+        launched: dict[str, Operation] = {}
+        escaped: set[str] = set()
+        for operation in (one for function in operations for one in function.walk_inside()):
+            operands = [roots[name] for name in operation.operand_names if name in roots]
+            if operation.name in _HOST_ALLOCATIONS:
+                roots[operation.result_text] = operation.result_text
+            elif operation.name in _VIEWS and operands:
+                roots[operation.result_text] = operands[0]
+            elif operation.name == "gpu.launch_func":
+                launched |= {root: operation for root in operands if root not in launched}
+            elif operation.name in _ESCAPES:
+                escaped.update(operands)
+            elif operation.result_text in roots:
+                # Regions that are next to each other may give values the same name.
+                del roots[operation.result_text]
+        for root, launch in launched.items():
+            if root not in escaped:
+                text = "a launch gets memory of the host, which GPUs reach only after gpu.host_register"
+                yield SourceWarning(text, self.locations.of(launch))
+
+
+def note_constant(operation: Operation, known: dict[str, int]) -> None:
+    """Keep the number that an operation gives its result; forget what had the name before."""
+    number = None
+    if operation.name in _CONSTANTS:
+        number = operation.attribute("value").integer
+    if number is not None:
+        known[operation.result_text] = number
+    else:
+        known.pop(operation.result_text, None)
+
+
+class ArgumentRewriter(Rewriter):
+    """Rewrites launches of kernels whose parameters are parts."""
+
+    def __init__(
+        self,
+        kernels: Mapping[KernelKey, KernelParameters],
+        narrow: Collection[KernelKey] = (),
+    ) -> None:
+        """Take the kernels whose launches pass parts of memrefs, and those with indices of 32 bits."""
+        super().__init__("%mo_argument_")
+        self._kernels, self._narrow = kernels, narrow
+        self._known = {*kernels, *narrow}
+
+    def rewrite_function(self, function: Operation) -> None:
+        """Rewrite the launches in an operation of the host."""
+        launched = {id(launch): key for launch, key in launches_in(function) if key in self._known}
+        self.rewrite_chosen(function, launched, self._rewrite_launch)
+
+    def _rewrite_launch(self, launch: Operation, key: KernelKey) -> None:
+        if key in self._narrow:
+            narrow_check.check_fits(self, launch, key[1])
+        if key in self._kernels:
+            self._pass_parts(launch, self._kernels[key])
+        self.insert(launch)
+
+    def _pass_parts(self, launch: Operation, plan: KernelParameters) -> None:
+        values: list[Value] = []
+        for value, parameter in zip(arguments_of(launch), plan, strict=True):
+            if parameter is None:
+                values.append(value)
+            elif parameter.parts:
+                values += self._parts(value, parameter)
+        replace_arguments(launch, values)
+
+    def _parts(self, value: Value, parameter: Parameter) -> list[Value]:
+        # Memory of the host has one space.
+        own = replace(parameter, descriptor=replace(parameter.descriptor, is_global=False))
+        struct = self.value(_CAST, (value,), own.descriptor.struct_type(WIDE))
+        return [
+            self.value("llvm.extractvalue", (struct,), own.part_type(place), position_of(place))
+            for place in own.parts
+        ]
+
+
+def distinct_arguments(host: Iterable[Operation]) -> dict[KernelKey, frozenset[int]]:
+    """Return the arguments of each kernel that are memory of their own in all of its launches.
+
+    Such memory is allocated in the function that launches, and no other argument may be a part of it.
+    """
+    found: dict[KernelKey, frozenset[int]] = {}
+    for function in host:
+        launches = list(launches_in(function))
+        definitions = _definitions(function) if launches else {}
+        for launch, key in launches:
+            own = _distinct(arguments_of(launch), definitions)
+            found[key] = found.get(key, own) & own
+    return found
+
+
+def _definitions(function: Operation) -> dict[str, Operation | None]:
+    """Return what defines each value; None for a name that several values have."""
+    found: dict[str, Operation | None] = {}
+    for operation in function.walk_inside():
+        for name in operation.result_names:
+            found[name] = None if name in found else operation
+    return found
+
+
+def _distinct(
+    values: Iterable[Value], definitions: Mapping[str, Operation | None]
+) -> frozenset[int]:
+    memory = {
+        number: _allocation(value.name, definitions)
+        for number, value in enumerate(values)
+        if value.type.startswith(("memref<", "!llvm.ptr", "!llvm.struct"))
+    }
+    count = Counter(memory.values())
+    if any(count[name] > 1 or not name for name in memory.values()):
+        return frozenset()
+    return frozenset(memory)
+
+
+def _allocation(name: str, definitions: Mapping[str, Operation | None]) -> str:
+    """Return the name of the allocation that a value is a view of; empty if it is not known."""
+    operation = definitions.get(name)
+    while operation is not None and operation.name in _VIEWS:
+        name = operation.operand_names[0]
+        operation = definitions.get(name)
+    return name if operation is not None and operation.name in _ALLOCATIONS else ""
