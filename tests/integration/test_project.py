@@ -51,7 +51,7 @@ def copy(built: Path, tmp_path: Path) -> Path:
 
 def outcomes(folder: Path, command: list[str]) -> dict[str, str]:
     """Build again; return the outcome of each step by its kind, module and architecture."""
-    done = run_in(folder, [*command, "build", "--report=again.json"])
+    done = run_in(folder, [*command, "build", "-j1", "--report=again.json"])
     assert done.returncode == 0, done.stderr
     steps = json.loads((folder / "again.json").read_text())["steps"]
     return {f"{s['kind']} {s['module']} {s['arch']}".rstrip(): s["outcome"] for s in steps}
@@ -114,7 +114,7 @@ def test_errors_have_places_and_the_rest_goes_on(tmp_path: Path, mlir_offload: l
     launch = 'gpu.printf "%d\\n", %value : i32'
     assert launch in unfit.read_text()
     unfit.write_text(unfit.read_text().replace(launch, '"nvvm.cp.async.bulk.nothing"() : () -> ()'))
-    command = [*mlir_offload, "build", "--keep-going", "--report=r.json"]
+    command = [*mlir_offload, "build", "-j1", "--keep-going", "--report=r.json"]
     done = run_in(folder, command)
     assert done.returncode == 1
     assert "m0.mlir:7:5: error: " in done.stderr
@@ -159,7 +159,7 @@ def test_each_compile_command_makes_the_object_of_the_build(
         done = run_in(folder, entry["arguments"])
         assert done.returncode == 0, done.stderr
     made = digests(folder / "build", ".o")
-    assert run_in(folder, [*mlir_offload, "build"]).returncode == 0
+    assert run_in(folder, [*mlir_offload, "build", "-j1"]).returncode == 0
     assert digests(folder / "build", ".o") == made
 
 
@@ -210,7 +210,7 @@ def test_programs_and_libraries_follow_their_headers(
     tmp_path: Path, mlir_offload: list[str]
 ) -> None:
     folder = write_project(tmp_path, FOR_THE_CPU, modules=1)
-    done = run_in(folder, [*mlir_offload, "build"])
+    done = run_in(folder, [*mlir_offload, "build", "-j1"])
     assert done.returncode == 0, done.stderr
     program = folder / "build" / "default" / "bin" / "app"
     assert run_in(folder, [program]).stdout == "0\n0\n"
@@ -233,7 +233,7 @@ def test_a_build_that_is_killed_goes_on_where_it_was(
         stderr=subprocess.DEVNULL,
     )
     assert child.wait(timeout=600) == -9
-    done = run_in(folder, [*mlir_offload, "build", "--resume", "-j2"], environment)
+    done = run_in(folder, [*mlir_offload, "build", "--resume", "-j1"], environment)
     assert done.returncode == 0, done.stderr
     endings = (".o", ".images", ".host", ".device")
     assert digests(folder / "build", *endings) == digests(built / "build", *endings)
@@ -343,7 +343,7 @@ def write_library(folder: Path, factor: int) -> None:
 def test_a_build_with_nothing_to_do_sees_every_change_without_a_plan(
     copy: Path, mlir_offload: list[str]
 ) -> None:
-    command = [*mlir_offload, "build"]
+    command = [*mlir_offload, "build", "-j1"]
     # The files must be older than two seconds, for their times to say something.
     settle(copy)
     assert "0 steps built, 8 current" in run_in(copy, command).stderr
