@@ -28,7 +28,7 @@ HANGS = "#!/bin/sh\nexec sleep 600\n"
 DOES_NOTHING = "#!/bin/sh\nexit 0\n"
 IS_NO_PROGRAM = "#!/not/there\n"
 # In bytes; a message has four million.
-LARGE = 5_000_000
+LARGE = 4_200_000
 # Much longer than a process needs to end, and much less than it would sleep.
 LONGEST_S = 120
 ENDINGS = (".o", ".host", ".device", ".images", "app")
