@@ -225,6 +225,41 @@ def test_bounds_of_clusters_are_told_to_each_release_that_does_not_read_them_as_
             assert errors(list(check_text(text, Consumer(release)))) & {"BC015"} == expected
 
 
+GRID_CONSTANT = (
+    NVPTX
+    + """define ptx_kernel void @f(ptr %p, ptr byval([4 x i32]) align 64 "nvvm.grid_constant" %c) {
+  %q = getelementptr i32, ptr %c, i64 2
+  %v = load i32, ptr %q
+  USE
+  ret void
+}
+"""
+)
+ESCAPES = ("store ptr %q, ptr %p", "%x = ptrtoint ptr %c to i64", "call void @f(ptr %p, ptr %c)")
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("use", ["store i32 %v, ptr %p", *ESCAPES])
+def test_a_parameter_in_constant_memory_is_told_where_its_address_is_used(use: str) -> None:
+    text = GRID_CONSTANT.replace("USE", use)
+    for release in RELEASES:
+        expected = {"BC033"} if release < 22 and use in ESCAPES else set()
+        assert errors(skews(text, release)) & {"BC033"} == expected
+        assert errors(list(check_text(text, Consumer(release)))) & {"BC033"} == expected
+
+
+@pytest.mark.llvm(19)
+def test_a_back_end_that_crashes_at_the_annotation_of_a_parameter_is_told() -> None:
+    text = GRID_CONSTANT.replace(' "nvvm.grid_constant"', "").replace("ptx_kernel ", "")
+    text = text.replace("USE", ESCAPES[0]) + (
+        '!nvvm.annotations = !{!0}\n!0 = !{ptr @f, !"kernel", i32 1, !"grid_constant", !1}\n!1 = !{i32 2}\n'
+    )
+    for release in RELEASES:
+        expected = {"BC025"} if release < 19 else set()
+        assert errors(skews(text, release, 19)) & {"BC025", "BC033"} == expected
+        assert errors(list(check_text(text, Consumer(release)))) & {"BC025", "BC033"} == expected
+
+
 def device_library(version: int, flag: int) -> str:
     return AMDGPU + (
         "declare void @__ockl_f()\n"

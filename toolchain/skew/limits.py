@@ -82,6 +82,15 @@ class LaunchRow(Struct, frozen=True):
     annotation_since: int = 0
 
 
+class ParameterRow(Struct, frozen=True):
+    """What a kernel says of a parameter: the attribute and the annotation of one meaning, and who reads them."""
+
+    attribute: str
+    since: int
+    annotation: str
+    annotation_since: int
+
+
 class LimitsTable(Struct, frozen=True):
     """All of it. `newest` are the highest numbers that a bitcode reader knows, by list.
 
@@ -97,6 +106,7 @@ class LimitsTable(Struct, frozen=True):
     instruction_flags: Mapping[str, int]
     memory: tuple[tuple[int, tuple[str, ...]], ...]
     launch: Mapping[str, LaunchRow]
+    parameters: tuple[ParameterRow, ...]
     wide_integer_since: int
     back_ends: Mapping[str, Mapping[str, int]]
     openmp_parameters: Mapping[str, Steps]
@@ -178,6 +188,7 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
         instruction_flags={name: int(since) for name, since in table["instruction_flags"].items()},
         memory=_memory(table["memory_locations"]),
         launch={str(row["attribute"]): LaunchRow(**row) for row in table["launch_attributes"]},
+        parameters=tuple(ParameterRow(**row) for row in table["parameter_attributes"]),
         wide_integer_since=int(table["wide_integer_since"]),
         back_ends={
             str(target): {str(name): int(since) for name, since in rows.items()}
