@@ -27,6 +27,7 @@ from mlir_offload.translate.legalize.unsupported_ops import (
     check_printed,
     check_workgroup_memory,
 )
+from mlir_offload.translate.legalize.warpgroup import correct_stored_rows
 from mlir_offload.translate.mlir.module import Locations, Module
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import Attribute
@@ -103,6 +104,7 @@ def device_module(
     """
     name = operation.symbol
     own = {kernel: rules.symbols[name, kernel] for kernel in kernel_names(operation)}
+    correct_stored_rows(operation)
     use_documented_forms(operation)
     rules.check(operation, limits_of(compatible_targets(attached, rules.targets)))
     rules.kernels.rewrite_module(operation, rules.locations)
