@@ -11,7 +11,11 @@ import pytest
 from support.opencl import opencl_environment
 
 from mlir_offload.driver.link.runner_library import explain_missing
-from mlir_offload.offload.link.runner_library import called_libraries, find_library
+from mlir_offload.offload.link.runner_library import (
+    called_libraries,
+    find_library,
+    load_runner_table,
+)
 from mlir_offload.toolchain.errors import MlirOffloadError
 
 INPUTS = Path(__file__).parent / "inputs"
@@ -112,6 +116,17 @@ def test_a_library_is_found_by_what_objects_leave_undefined(tmp_path: Path) -> N
     (tmp_path / "libmlir_runner_utils.so.19.1").touch()
     assert find_library(found[0], [tmp_path / "none", tmp_path]) is not None
     assert find_library(found[1], [tmp_path]) is None
+
+
+def test_each_function_of_the_libraries_has_a_word_that_is_searched_first() -> None:
+    table = load_runner_table()
+    for one in table.libraries:
+        library = find_library(one, [CLANG.parents[1] / folder for folder in table.folders])
+        assert library is not None, one.name
+        listed = run("nm", "-D", "--defined-only", "--format=just-symbols", library).stdout.split()
+        named = [name for name in listed if table.library_of(name) == one]
+        assert named, one.name
+        assert [name for name in named if not table.may_name(name.encode())] == []
 
 
 def test_a_library_that_is_not_installed_is_named_with_its_package() -> None:

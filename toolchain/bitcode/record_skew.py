@@ -86,22 +86,27 @@ class _RecordWalk(Struct):
     loads: set[int] = field(default_factory=set)
     found: dict[tuple[str, str], Skew] = field(default_factory=dict)
 
-    def enter(self, block: Block, function: str, depth: int = 0) -> None:
-        """Look at all records of a block, and of those in it."""
-        looks: dict[int, Callable[[Record, str], None]] = {
+    looks: dict[int, Callable[[Record, str], None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Choose what looks at the records of each kind of block."""
+        self.looks = {
             BlockId.CONSTANTS: self._constant,
             BlockId.METADATA: self._metadata,
             BlockId.FUNCTION: self._instruction,
         }
         if self.consumer.llvm >= self.limits.noundef_of_loads_since:
-            looks |= {
+            self.looks |= {
                 BlockId.FUNCTION: self._counted,
                 BlockId.METADATA_ATTACHMENT: self._attachment,
             }
+
+    def enter(self, block: Block, function: str, depth: int = 0) -> None:
+        """Look at all records of a block, and of those in it."""
         if block.number == BlockId.FUNCTION:
             self.instructions = 0
             self.loads.clear()
-        look = looks.get(block.number)
+        look = self.looks.get(block.number)
         for entry in BlockReader(self.module.content.stream, block):
             if isinstance(entry, Block):
                 if depth < _DEEPEST:

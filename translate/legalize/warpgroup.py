@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlir_offload.translate.mlir.syntax import Attribute, split_types
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.rewriter import Rewriter
+from mlir_offload.translate.mlir.syntax import Attribute, split_types
 
 # Rows that a warpgroup multiplies at a time.
 ROWS = 64
