@@ -10,9 +10,8 @@ from mlir_offload.offload.host.module import next_metadata_number
 from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
-from mlir_offload.toolchain.learned import table_cache, with_learned
 from mlir_offload.toolchain.process import Command
-from mlir_offload.toolchain.tables import load_table
+from mlir_offload.toolchain.tables import load_table, table_cache, with_learned
 from mlir_offload.translate.device_ir import (
     LINK_LIBRARY,
     has_bulk_copies,
