@@ -32,7 +32,7 @@ from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.tables import LearnedRelease, known_release
 from mlir_offload.toolchain.target import host_triple
-from mlir_offload.translate.device import nvptx_device_ir
+from mlir_offload.translate.kind.cuda import nvptx_device_ir
 
 _LIBDEVICE = "lib/libdevice.bc"
 
