@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mlir_offload.offload.abi_table import FIELD_BYTES, offload_table, row_of
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
-from mlir_offload.toolchain.learned import (
+from mlir_offload.toolchain.tables import (
     known_release,
     learned_releases,
     table_cache,

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from mlir_offload.offload.image import ImageForm
 from mlir_offload.offload.string_order import CONTAINERS
-from mlir_offload.toolchain.learned import (
+from mlir_offload.toolchain.tables import (
+    load_table,
     table_cache,
     with_learned,
 )
-from mlir_offload.toolchain.tables import load_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlir_offload.offload import elf as offload_elf
 from mlir_offload.toolchain.errors import VerificationError
-from mlir_offload.toolchain.learned import LearnedRelease, parse_learned
+from mlir_offload.toolchain.tables import LearnedRelease, parse_learned
 
 LEARNED_SECTION = ".mlir_offload.learned"
 _LARGEST = 1 << 20

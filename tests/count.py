@@ -24,7 +24,7 @@ KINDS = frozenset({"CUDA", "HIP", "OPENMP", "SYCL"})
 DEVICE_FOLDER = "kind"
 # Who reads LLVM IR and MLIR, by whatever means.
 READERS = (
-    *("toolchain/ir_pattern.py", "offload/ir_syntax.py", "translate/ir_tokens.py", "translate/mlir/"),
+    *("toolchain/pattern.py", "offload/ir_syntax.py", "translate/ir_tokens.py", "translate/mlir/"),
     # Its rows in ir_text.yaml are patterns, tried outside of strings and comments.
     "toolchain/skew/text.py",
 )  # fmt: skip

@@ -8,9 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
-from mlir_offload.toolchain.learned import table_cache, with_learned
 from mlir_offload.toolchain.pattern import pattern
-from mlir_offload.toolchain.tables import load_table
+from mlir_offload.toolchain.tables import load_table, table_cache, with_learned
 
 _GENERATION = pattern(r"gfx(\d+)(?:-[\d-]*generic|[0-9a-f]{2})")
 # A feature as LLVM spells it, or as clang's own option.

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from mlir_offload.toolchain import learned_row
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import CompatibilityError
-from mlir_offload.toolchain.learned import learned_releases, table_cache
-from mlir_offload.toolchain.tables import load_table
+from mlir_offload.toolchain.tables import learned_releases, load_table, table_cache
 from mlir_offload.toolchain.target import sm_number
 
 _Release = tuple[int, int]

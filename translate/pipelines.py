@@ -12,9 +12,8 @@ from msgspec import Struct
 
 from mlir_offload.toolchain import learned_row
 from mlir_offload.toolchain.errors import CompatibilityError
-from mlir_offload.toolchain.learned import known_release, table_cache
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
-from mlir_offload.toolchain.tables import converted, load_table
+from mlir_offload.toolchain.tables import converted, known_release, load_table, table_cache
 from mlir_offload.translate.mlir.operation import Operation
 
 _HOST_BITS = 64

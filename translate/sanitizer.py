@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 
 _DEFINE = ir_line("define `head`@`name`(")
 # What may stand between the parameters and the attributes (LLVM LangRef, "Functions").

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from mlir_offload.driver.compile import clang_error, embed, gpu_cpp, launched, older
-from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.context import BuildContext, clang_depfile_arguments
 from mlir_offload.driver.compile.device import compile_device, lower_device, lower_jointly
 from mlir_offload.driver.compile.host_code import dump_arguments, host_command
 from mlir_offload.driver.compile.image import DeviceModule, kernels_of, select_modules
@@ -21,7 +21,6 @@ from mlir_offload.driver.compile.normalize import (
 )
 from mlir_offload.driver.link import final_object
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
-from mlir_offload.driver.record.dependencies import clang_depfile_arguments
 from mlir_offload.driver.step import annotate, image_file
 from mlir_offload.driver.step.program import Split
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, load_split_files

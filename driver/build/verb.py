@@ -60,8 +60,8 @@ from mlir_offload.driver.tools.choose import (
 from mlir_offload.driver.tools.releases import Releases, choose_releases, learn_of_objects
 from mlir_offload.offload.kind_format import check_targets
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
-from mlir_offload.toolchain.learned import LEARNED, known_release
 from mlir_offload.toolchain.process import Command, Runner
+from mlir_offload.toolchain.tables import LEARNED, known_release
 from mlir_offload.toolchain.target import HOST, Target, uses_cuda, uses_rocm
 from mlir_offload.translate import prefix_map
 

@@ -40,8 +40,8 @@ from mlir_offload.offload.container.mob_manifest import (
 from mlir_offload.offload.link.finding import raise_findings
 from mlir_offload.toolchain.byte_view import copy_view, open_view
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.learned import learn_release
 from mlir_offload.toolchain.process import Command, Runner
+from mlir_offload.toolchain.tables import learn_release
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.gpu_module import GpuModule, Kernel
 

@@ -30,9 +30,9 @@ from mlir_offload.offload.llvm_ir import in_process_llvm_major, write_bitcode_in
 from mlir_offload.offload.runtime import runtime_digest, runtime_files
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import memory_view
-from mlir_offload.toolchain.learned import LearnedRelease, known_release
+from mlir_offload.toolchain.tables import LearnedRelease, known_release
 from mlir_offload.toolchain.target import host_triple
-from mlir_offload.translate.device import nvptx_device_ir
+from mlir_offload.translate.kind.cuda import nvptx_device_ir
 
 _LIBDEVICE = "lib/libdevice.bc"
 

@@ -23,7 +23,7 @@ from mlir_offload.offload.runtime import (
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.tool import ToolVersion
-from mlir_offload.translate.device import (
+from mlir_offload.translate.kind.cuda import (
     links_library_into_ir,
 )
 

@@ -39,7 +39,7 @@ from mlir_offload.toolchain.target import (
     uses_rocm,
 )
 from mlir_offload.toolchain.tool import Role, load_llvm_table
-from mlir_offload.translate.device import links_library_into_ir
+from mlir_offload.translate.kind.cuda import links_library_into_ir
 
 
 def llvm_requirement(for_clang: str, producer: int) -> LlvmRequirement:

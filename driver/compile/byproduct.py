@@ -9,7 +9,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from mlir_offload.driver.compile import gpu_cpp, host_code
-from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.context import (
+    STANDARD_STREAM,
+    BuildContext,
+    compiled_objects,
+    depfile_step,
+    plan_depfiles,
+)
 from mlir_offload.driver.option import inputs as option_inputs
 from mlir_offload.driver.option.checks import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.command_line import (
@@ -26,12 +32,6 @@ from mlir_offload.driver.option.inputs import (
     read_besides,
 )
 from mlir_offload.driver.record import compile_commands
-from mlir_offload.driver.record.dependencies import (
-    STANDARD_STREAM,
-    compiled_objects,
-    depfile_step,
-    plan_depfiles,
-)
 from mlir_offload.driver.system.workspace import check_output, publish
 from mlir_offload.toolchain.errors import MlirOffloadError
 

@@ -14,7 +14,7 @@ from mlir_offload.offload.llvm_ir import assemble_command
 from mlir_offload.offload.runtime import embed_runtime_command
 from mlir_offload.offload.sparse_runtime import sparse_embed_command, sparse_parts
 from mlir_offload.toolchain.errors import CompatibilityError
-from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.toolchain.target import Kind
 
 _CALLED = ir_pattern("@`name:(`mgpu`word``)`(")

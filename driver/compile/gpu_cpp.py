@@ -7,10 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile.clang_error import clang_error
-from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.context import BuildContext, clang_depfile_arguments
 from mlir_offload.driver.compile.kind_build import KindBuild, build_of
 from mlir_offload.driver.option.command_line import GPU_CPP, CompileOptions, DeviceCode, Mode
-from mlir_offload.driver.record.dependencies import clang_depfile_arguments
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
 from mlir_offload.toolchain.process import Command, Completed, as_operand
 

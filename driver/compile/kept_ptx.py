@@ -15,7 +15,7 @@ from mlir_offload.driver.step.cuda import CodeFile
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Target
-from mlir_offload.translate.device import nvptx_assembly_command
+from mlir_offload.translate.kind.cuda import nvptx_assembly_command
 from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
 
 

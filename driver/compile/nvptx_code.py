@@ -18,7 +18,7 @@ from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.target import Target
-from mlir_offload.translate.device import DeviceCodegen, needs_libdevice
+from mlir_offload.translate.kind.cuda import DeviceCodegen, needs_libdevice
 from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
 
 CUDA_HINT = "pip install 'mlir-offload[cuda]', or name a toolkit with --cuda-path="

@@ -13,11 +13,11 @@ from mlir_offload.toolchain import ptx
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import Completed, tool_failed
-from mlir_offload.translate import device
+from mlir_offload.translate.kind import cuda as kind_cuda
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.llvm import LlvmToolchain
-    from mlir_offload.translate.device import DeviceCodegen
+    from mlir_offload.translate.kind.cuda import DeviceCodegen
 
 _NOT_SELECTED = pattern(r"Cannot select: intrinsic %(llvm\.[\w.]+)")
 _ARCH = pattern(r"-m(?:arch|cpu)=")
@@ -42,10 +42,10 @@ def with_libraries(
     context: BuildContext, llvm: LlvmToolchain, source: Path, libraries: Sequence[Path]
 ) -> tuple[Path, tuple[Path, ...]]:
     """Return what clang compiles and what it links in: nothing where that was done before."""
-    if not libraries or device.links_library_into_ir(llvm.version.major):
+    if not libraries or kind_cuda.links_library_into_ir(llvm.version.major):
         return source, tuple(libraries)
     linked = source.with_suffix(".linked.bc")
-    command = device.library_link_command(llvm, source, linked, libraries)
+    command = kind_cuda.library_link_command(llvm, source, linked, libraries)
     context.executor.tool(command, linked, diagnose=partial(not_taken, context))
     return linked, ()
 
@@ -59,14 +59,14 @@ def check_older_bitcode(
     Raises CompatibilityError where it cannot, and where a kernel or a bound of its launches got lost.
     """
     assembly = image.with_suffix(".check.s")
-    command = device.nvptx_assembly_command(context.llvm, image, assembly, codegen, None)
+    command = kind_cuda.nvptx_assembly_command(context.llvm, image, assembly, codegen, None)
     context.executor.tool(command, assembly, diagnose=partial(not_taken, context))
     context.executor.step(older.SameKernels(source=lowered, assembly=assembly))
 
     cuda = context.cuda
     if cuda is not None and cuda.ptxas is not None and ptx.knows_arch(cuda, codegen.arch):
         cubin = assembly.with_suffix(".o")
-        assemble = device.cubin_command(cuda, assembly, cubin, codegen, ())
+        assemble = kind_cuda.cubin_command(cuda, assembly, cubin, codegen, ())
         context.executor.tool(assemble, cubin, diagnose=partial(not_taken, context))
 
 

@@ -38,8 +38,8 @@ from mlir_offload.translate.cpu.module import (
     cpu_prepare_command,
     cpu_runtime_command,
 )
-from mlir_offload.translate.device import links_library_into_ir
 from mlir_offload.translate.device_ir import LINK_LIBRARY
+from mlir_offload.translate.kind.cuda import links_library_into_ir
 
 if TYPE_CHECKING:
     from mlir_offload.offload.container.binary import PackagedImage

@@ -29,7 +29,7 @@ from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, 
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
-from mlir_offload.translate.device import (
+from mlir_offload.translate.kind.cuda import (
     DeviceCodegen,
     cubin_command,
     needs_libdevice,
@@ -193,7 +193,7 @@ class _Cuda(KindBuild):
     name = Kind.CUDA
     modules = (
         "mlir_offload.driver.step.cuda",
-        "mlir_offload.translate.device",
+        "mlir_offload.translate.kind.cuda",
         "mlir_offload.toolchain.ptx",
     )
     link_modules = (

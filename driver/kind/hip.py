@@ -36,7 +36,7 @@ from mlir_offload.toolchain.rocm import (
     load_rocm_table,
 )
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE, Kind, device_kind
-from mlir_offload.translate.amdgpu import (
+from mlir_offload.translate.kind.hip import (
     AmdgpuCodegen,
     amdgpu_image_command,
     needs_device_libraries,
@@ -191,7 +191,7 @@ class _Hip(KindBuild):
     modules = (
         "mlir_offload.driver.step.device",
         "mlir_offload.driver.step.hip",
-        "mlir_offload.translate.amdgpu",
+        "mlir_offload.translate.kind.hip",
     )
     cpp = CppLanguage(
         "HIP C++", "GPUs of AMD's", "name an architecture of AMD's with --offload-arch=gfxNNN"

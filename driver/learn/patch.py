@@ -13,7 +13,6 @@ import yaml
 from msgspec import Struct
 
 from mlir_offload.driver.tools.calibration import as_values, table_values
-from mlir_offload.toolchain.learned import LearnedRelease
 from mlir_offload.toolchain.learned_row import (
     LearnedRow,
     MissingPassesRow,
@@ -21,6 +20,7 @@ from mlir_offload.toolchain.learned_row import (
     ProgramsRow,
     list_of,
 )
+from mlir_offload.toolchain.tables import LearnedRelease
 
 _FOLDERS = {"offload_abi": "offload", "nvptx_layout": "translate", "pipelines": "translate"}
 _ROOT = Path(__file__).resolve().parents[2]

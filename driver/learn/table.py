@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from mlir_offload.driver.tools.calibration import as_values, table_values
-from mlir_offload.toolchain.learned import LearnedRelease
 from mlir_offload.toolchain.learned_row import list_of
+from mlir_offload.toolchain.tables import LearnedRelease
 
 # A pipe has no width: wide enough that a data layout stays in one piece.
 _PIPE_WIDTH = 240

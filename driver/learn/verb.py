@@ -19,11 +19,11 @@ from mlir_offload.driver.tools.calibration import learn_toolchain
 from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.driver.tools.family import PART_PROGRAMS, Family, program_families
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
-from mlir_offload.toolchain.learned import LearnedRelease
 from mlir_offload.toolchain.learned_row import ProgramsRow
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
+from mlir_offload.toolchain.tables import LearnedRelease
 from mlir_offload.toolchain.target import all_kinds
 
 

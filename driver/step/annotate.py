@@ -12,7 +12,7 @@ from mlir_offload.offload.host import interface as host_interface
 from mlir_offload.offload.host.annotate import HostKernel, annotate_host
 from mlir_offload.offload.host.entry import EntryType, OffloadEntry
 from mlir_offload.offload.host.module import kernel_signatures, with_target
-from mlir_offload.toolchain.learned import known_release
+from mlir_offload.toolchain.tables import known_release
 from mlir_offload.toolchain.target import Kind, uses_processor
 from mlir_offload.translate import sanitizer as translate_sanitizer
 from mlir_offload.translate.host.module import legalize_host_ir

@@ -7,7 +7,7 @@ from pathlib import Path
 from mlir_offload.driver.step.step import DeviceIrStep, Keyed, Step, TextStep
 from mlir_offload.offload.link import fatbinary_adapter
 from mlir_offload.toolchain.tool import ToolVersion
-from mlir_offload.translate.device import nvptx_device_ir, with_file_times
+from mlir_offload.translate.kind.cuda import nvptx_device_ir, with_file_times
 
 
 class PtxTime(TextStep, frozen=True, kw_only=True, tag="ptx-time"):

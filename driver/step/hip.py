@@ -8,7 +8,7 @@ from mlir_offload.driver.step import fat_binary
 from mlir_offload.driver.step.step import DeviceIrStep, PackagedImage, Step
 from mlir_offload.offload.device.amdgpu_image import check_resolved
 from mlir_offload.toolchain.byte_view import open_view
-from mlir_offload.translate.amdgpu import amdgpu_device_ir
+from mlir_offload.translate.kind.hip import amdgpu_device_ir
 
 
 class AmdgpuIr(DeviceIrStep, frozen=True, kw_only=True, tag="amdgpu-ir"):

@@ -40,18 +40,18 @@ from mlir_offload.driver.tools.micro_program import (
 from mlir_offload.offload.abi_table import row_of
 from mlir_offload.offload.calibrate.probe import CannotLearnError, ContradictionError, ProbeBench
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, VerificationError
-from mlir_offload.toolchain.learned import (
-    LearnedRelease,
-    for_now,
-    known_release,
-    learn_release,
-    parse_learned,
-)
 from mlir_offload.toolchain.learned_row import LearnedRow, ProgramsRow, list_of
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.ptx import parse_nvptx_table, support_of
-from mlir_offload.toolchain.tables import load_table
+from mlir_offload.toolchain.tables import (
+    LearnedRelease,
+    for_now,
+    known_release,
+    learn_release,
+    load_table,
+    parse_learned,
+)
 from mlir_offload.toolchain.target import Kind, sm_number, uses_cuda, uses_rocm
 from mlir_offload.toolchain.tool import load_llvm_table
 

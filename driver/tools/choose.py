@@ -23,10 +23,10 @@ from mlir_offload.driver.tools.releases import (
 )
 from mlir_offload.toolchain import cuda, gpu, rocm, search
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
-from mlir_offload.toolchain.learned import LEARNED
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.search import SearchPlaces, find_cuda, find_llvm, search_places
+from mlir_offload.toolchain.tables import LEARNED
 from mlir_offload.toolchain.target import HOST, Target, parse_offload_arch, uses_cuda, uses_rocm
 from mlir_offload.toolchain.tool import Role
 

@@ -21,9 +21,9 @@ from mlir_offload.offload import unmeasured
 from mlir_offload.offload.abi import known_majors
 from mlir_offload.offload.kind_format import CodeMakers
 from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, ToolchainError
-from mlir_offload.toolchain.learned import LEARNED, known_release, learn_release, parse_learned
 from mlir_offload.toolchain.llvm import LLVM_VERSION, LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
+from mlir_offload.toolchain.tables import LEARNED, known_release, learn_release, parse_learned
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
 from mlir_offload.toolchain.tool import Role, ToolchainRequest, load_llvm_table, probe_version
 

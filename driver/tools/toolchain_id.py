@@ -26,8 +26,8 @@ from mlir_offload.toolchain.errors import (
     ToolchainError,
     UsageError,
 )
-from mlir_offload.toolchain.learned import known_release
 from mlir_offload.toolchain.process import Command, Completed, Runner
+from mlir_offload.toolchain.tables import known_release
 from mlir_offload.toolchain.target import Kind, uses_cuda, uses_processor, uses_rocm
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from mlir_offload.offload.calibrate.probe import CannotLearnError, Learned, ProbeBench
 from mlir_offload.toolchain.amdgpu import load_code_objects
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.learned_row import (
     AmdgpuLayoutRow,
     CodeObjectsRow,
     NvptxLayoutRow,
     NvptxRow,
 )
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.ptx import load_nvptx_table
 from mlir_offload.toolchain.target import SM
 

@@ -15,8 +15,8 @@ from mlir_offload.offload.calibrate.probe import (
     Learned,
     ProbeBench,
 )
-from mlir_offload.toolchain.ir_pattern import ir_line
 from mlir_offload.toolchain.learned_row import EntriesRow, EntryValuesRow, HostLayoutRow
+from mlir_offload.toolchain.pattern import ir_line
 
 _ENTRY = ir_line(
     "@`symbol:name` = weak `hidden ?`constant `struct:local` { `members:rest` }"

@@ -20,7 +20,6 @@ from mlir_offload.offload.calibrate.probe import (
 from mlir_offload.offload.container.packager import ImageRecord, record_parts
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.toolchain.byte_view import memory_view
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.learned_row import (
     CudaPathRow,
     DeviceFeatureRow,
@@ -34,6 +33,7 @@ from mlir_offload.toolchain.learned_row import (
     LearnedRow,
     OffloadKindsRow,
 )
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 
 _HOST = "x86_64-unknown-linux-gnu"
 _DEVICES = {

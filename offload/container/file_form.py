@@ -14,7 +14,7 @@ from mlir_offload.offload.container.packager import MAGIC as BINARY_MAGIC
 from mlir_offload.offload.elf import ELF_MAGIC, Machine
 from mlir_offload.offload.foreign_object import is_coff, is_mach_o, is_pe, is_universal
 from mlir_offload.toolchain.byte_view import ByteView
-from mlir_offload.toolchain.ir_pattern import ir_line_bytes
+from mlir_offload.toolchain.pattern import ir_line_bytes
 
 _HEAD_BYTES = 1 << 16
 _LONGEST_CHARACTER = 4

@@ -18,7 +18,7 @@ from mlir_offload.offload.json_field import JsonField
 from mlir_offload.offload.kind_format import FORMATS
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
-from mlir_offload.toolchain.learned import LearnedRelease, parse_learned
+from mlir_offload.toolchain.tables import LearnedRelease, parse_learned
 from mlir_offload.toolchain.target import Kind, Target, device_kind
 
 FORMAT = "mlir-offload bundle"

@@ -29,7 +29,7 @@ from mlir_offload.offload.host.module import (
 from mlir_offload.offload.ir_syntax import concealed, reference, revealed
 from mlir_offload.offload.kind_format import format_of
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:

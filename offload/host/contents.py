@@ -21,7 +21,7 @@ from mlir_offload.offload.container.scan import (
 from mlir_offload.offload.elf import ElfFile, ElfSection, ElfType, Machine, SectionType
 from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.toolchain.byte_view import ByteView
-from mlir_offload.toolchain.learned import table_cache
+from mlir_offload.toolchain.tables import table_cache
 
 _COMMENT = ".comment"
 _COMMENT_BYTES = 1 << 16

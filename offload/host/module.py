@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, escape_bytes, is_bare_name, unescape_bytes
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ from mlir_offload.offload.ir_syntax import unescape
 from mlir_offload.toolchain.bitcode.constant import ConstantTable
 from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
-from mlir_offload.toolchain.ir_pattern import ir_line_bytes
+from mlir_offload.toolchain.pattern import ir_line_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

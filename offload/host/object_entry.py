@@ -9,8 +9,8 @@ from msgspec import Struct, to_builtins
 from mlir_offload.offload.abi import EntryLayout, entry_layout, entry_layouts, kind_name
 from mlir_offload.offload.elf import ElfFile, ElfSection, SectionType
 from mlir_offload.offload.learned_section import read_learned
-from mlir_offload.toolchain.learned import table_cache
 from mlir_offload.toolchain.learned_row import EntriesRow
+from mlir_offload.toolchain.tables import table_cache
 
 
 class HostEntry(Struct, frozen=True):

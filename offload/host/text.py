@@ -10,7 +10,7 @@ from mlir_offload.offload.host.entry import elf_name_of, entry_of, layout_of
 from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.offload.ir_syntax import unescape
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
-from mlir_offload.toolchain.ir_pattern import ir_line_bytes, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line_bytes, ir_pattern
 
 _TRIPLE = ir_line_bytes('target triple = "`triple:string`"')
 _IDENTIFICATION = ir_line_bytes('!`number` = !{!"`program:string`"}')

@@ -18,7 +18,7 @@ from mlir_offload.offload.learned_section import read_learned
 from mlir_offload.offload.memref_copy import MEMREF_COPY
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import InputOutputError
-from mlir_offload.toolchain.learned import LearnedRelease
+from mlir_offload.toolchain.tables import LearnedRelease
 from mlir_offload.toolchain.target import Kind, kind_of_image
 
 if TYPE_CHECKING:

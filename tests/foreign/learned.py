@@ -20,8 +20,8 @@ sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 
 from mlir_offload.driver.tools.calibration import as_values, table_values  # noqa: E402
 from mlir_offload.offload.unmeasured import unmeasured_lists  # noqa: E402
-from mlir_offload.toolchain.learned import LearnedRelease, parse_learned  # noqa: E402
 from mlir_offload.toolchain.learned_row import MissingPassesRow, list_of  # noqa: E402
+from mlir_offload.toolchain.tables import LearnedRelease, parse_learned  # noqa: E402
 
 _DRIVER = (sys.executable, "-m", "mlir_offload.driver", "learn")
 # What a root of another system sees of this one: the interpreter, this tree, CUDA and what is temporary.

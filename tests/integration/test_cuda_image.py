@@ -33,7 +33,7 @@ from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, ru
 from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.tool import ToolVersion
-from mlir_offload.translate.device import (
+from mlir_offload.translate.kind.cuda import (
     DeviceCodegen,
     cubin_command,
     needs_libdevice,

@@ -24,12 +24,6 @@ from mlir_offload.driver.tools.family import PROGRAM_ROWS, Family
 from mlir_offload.driver.tools.releases import kinds_of
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.toolchain.errors import CompatibilityError
-from mlir_offload.toolchain.learned import (
-    LearnedRelease,
-    forget_learned,
-    known_release,
-    parse_learned,
-)
 from mlir_offload.toolchain.learned_row import (
     AmdgpuProgramRow,
     CpuProgramRow,
@@ -40,6 +34,12 @@ from mlir_offload.toolchain.learned_row import (
     list_of,
 )
 from mlir_offload.toolchain.process import ProcessRunner
+from mlir_offload.toolchain.tables import (
+    LearnedRelease,
+    forget_learned,
+    known_release,
+    parse_learned,
+)
 from mlir_offload.translate.pipelines import load_recipe
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mlir_offload.offload.host.module import kernel_signatures
-from mlir_offload.translate.device import nvptx_device_ir
+from mlir_offload.translate.kind.cuda import nvptx_device_ir
 
 _REGISTER = re.compile(r"%[a-z]+\d+")
 _LABEL = re.compile(r"\$L__BB\d+_\d+")

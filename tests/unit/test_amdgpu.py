@@ -25,7 +25,7 @@ from mlir_offload.toolchain.rocm import (
     inspect_rocm,
 )
 from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch
-from mlir_offload.translate.amdgpu import amdgpu_device_ir
+from mlir_offload.translate.kind.hip import amdgpu_device_ir
 
 MATH = DeviceMath()
 IR = """\

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlir_offload.driver.compile.context import DependencyLog, depfile_step, plan_depfiles
 from mlir_offload.driver.option.command_line import parse_arguments
-from mlir_offload.driver.record.dependencies import DependencyLog, depfile_step, plan_depfiles
 from mlir_offload.driver.system.depfile import quote_for_make, read_prerequisites, render_rule
 from mlir_offload.toolchain.errors import InputOutputError
 

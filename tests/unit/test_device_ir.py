@@ -9,7 +9,7 @@ from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.tool import ToolVersion
-from mlir_offload.translate.device import (
+from mlir_offload.translate.kind.cuda import (
     DeviceCodegen,
     cubin_command,
     needs_libdevice,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mlir_offload.translate.legalize.text import use_default_space, use_documented_forms
+from mlir_offload.translate.legalize.device_module import use_default_space, use_documented_forms
 from mlir_offload.translate.mlir.module import parse_operations
 
 REDUCTION = '%1 = "gpu.all_reduce"(%0) <{op = #gpu<all_reduce_op add>}> ({\n}) : (f32) -> f32'

@@ -8,8 +8,8 @@ import pytest
 
 from mlir_offload.offload.calibrate.probe import ProbeBench
 from mlir_offload.toolchain.errors import CompatibilityError
-from mlir_offload.toolchain.learned import LearnedRelease, forget_learned, learn_release
 from mlir_offload.toolchain.learned_row import AsyncProgramRow, DivisionProgramRow
+from mlir_offload.toolchain.tables import LearnedRelease, forget_learned, learn_release
 from mlir_offload.translate.calibrate import learn_recipe
 from mlir_offload.translate.pipelines import load_recipe, recipe_options
 

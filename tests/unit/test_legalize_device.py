@@ -13,7 +13,7 @@ from mlir_offload.translate.kind_lowering import (
     DeviceForm,
     parse_form,
 )
-from mlir_offload.translate.legalize.text import (
+from mlir_offload.translate.legalize.device_module import (
     expand_device_operations,
     load_member,
     patterns_for,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.translate.legalize.text import expand_device_operations
+from mlir_offload.translate.legalize.device_module import expand_device_operations
 from mlir_offload.translate.mlir.module import Locations, parse_operations
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mlir_offload.translate.legalize.text import expand_device_operations
+from mlir_offload.translate.legalize.device_module import expand_device_operations
 from mlir_offload.translate.mlir.module import Locations, parse_operations
 from mlir_offload.translate.pipelines import load_refusals
 

@@ -9,7 +9,6 @@ from mlir_offload.driver.tools.family import kind_programs
 from mlir_offload.driver.tools.micro_program import LOWERING, RESULTS, micro_programs, needed_parts
 from mlir_offload.driver.tools.releases import kinds_of
 from mlir_offload.toolchain.errors import CompatibilityError
-from mlir_offload.toolchain.learned import LearnedRelease
 from mlir_offload.toolchain.learned_row import (
     AsyncProgramRow,
     Bf16ProgramRow,
@@ -19,6 +18,7 @@ from mlir_offload.toolchain.learned_row import (
     NvptxProgramRow,
     ProgramsRow,
 )
+from mlir_offload.toolchain.tables import LearnedRelease
 
 
 def _check(row: ProgramsRow, arch: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.translate.legalize.text import use_documented_forms
+from mlir_offload.translate.legalize.device_module import use_documented_forms
 from mlir_offload.translate.mlir.module import parse_operations
 
 WORKGROUP = "#gpu.address_space<workgroup>"

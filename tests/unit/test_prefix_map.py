@@ -4,7 +4,7 @@ import pytest
 
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.translate.device import with_file_times
+from mlir_offload.translate.kind.cuda import with_file_times
 from mlir_offload.translate.prefix_map import (
     PrefixMap,
     map_locations,

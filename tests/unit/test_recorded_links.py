@@ -16,7 +16,7 @@ from mlir_offload.offload.host.annotate import HostKernel, annotate_host
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
-from mlir_offload.translate.device import nvptx_device_ir
+from mlir_offload.translate.kind.cuda import nvptx_device_ir
 
 _KERNEL = "define ptx_kernel void @{name}(ptr %p) {{\n  store i32 {value}, ptr %p\n  ret void\n}}\n"
 

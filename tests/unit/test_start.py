@@ -52,7 +52,8 @@ NEVER = {
         "asyncio",
     ),
     *("concurrent.futures", "importlib.metadata", "importlib.resources"),
-    *("mlir_offload.driver.message.form", "mlir_offload.driver.option.row"),
+    *("mlir_offload.driver.message.form", "mlir_offload.driver.option.pipeline_file"),
+    *("mlir_offload.driver.compile.guard", "mlir_offload.toolchain.amdgpu"),
 }
 # What reads and judges files that the call does not make.
 READERS = frozenset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 
 _LOCAL = ir_pattern("`local`")
 _READ = ir_line("`indent``name:local` = `operation:load|getelementptr` ")

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from mlir_offload.toolchain.amdgpu import hidden_layout
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.skew.fact import HIDDEN_ARGUMENTS, ORDERED_ACCESS, Consumer, Skew
 from mlir_offload.toolchain.skew.limits import code_object_of, load_limits
 from mlir_offload.toolchain.skew.parameter import has_copied_parameter

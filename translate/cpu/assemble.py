@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, revealed, without_linkage
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern, ir_words
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern, ir_words
 from mlir_offload.translate.cpu.bfloat import bfloat_support
 from mlir_offload.translate.cpu.debug_nodes import DebugNodes
 from mlir_offload.translate.cpu.intrinsics import (

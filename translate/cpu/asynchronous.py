@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlir_offload.offload.ir_syntax import string_of, unescape_bytes
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.translate.cpu.replacement import Replacement, Sync, define, load_calls
 
 _ASM = ir_line(

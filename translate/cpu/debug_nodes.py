@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.translate.cpu.launch import Metadata
 from mlir_offload.translate.cpu.text import DeviceModule, Function
 

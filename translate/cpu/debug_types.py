@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlir_offload.toolchain.ir_pattern import ir_line
+from mlir_offload.toolchain.pattern import ir_line
 from mlir_offload.translate.mlir.syntax import parse_shaped
 
 _NUMBER = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, is_local
-from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.replacement import Replacement, Sync
 from mlir_offload.translate.cpu.text import symbol, without_location
 

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern, ir_reference
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern, ir_reference
 from mlir_offload.translate.cpu.text import Function, callee_name, references, symbol, type_end
 
 _CONSTANT_OPERATION = ir_pattern(

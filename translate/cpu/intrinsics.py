@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.asynchronous import find_asynchronous
 from mlir_offload.translate.cpu.library import find_library_function
 from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls, scalar

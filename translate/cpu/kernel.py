@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.parameter import SharedParameters
 from mlir_offload.translate.cpu.path import Place, Region
 from mlir_offload.translate.cpu.text import Function

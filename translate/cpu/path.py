@@ -7,7 +7,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.ir_pattern import ir_line
+from mlir_offload.toolchain.pattern import ir_line
 from mlir_offload.translate.cpu.values import POISON_FLAGS, Block, defined_name, incoming, opcode
 
 _CONDITION = ir_line("`indent`br i1 `condition:value`, label %`then:bare`, label %`other:bare`")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
-from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.body import RegionBody
 from mlir_offload.translate.cpu.bound import with_bounded_regions
 from mlir_offload.translate.cpu.kernel import (

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, string_of, without_linkage
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.ir_pattern import ir_pattern, ir_words
+from mlir_offload.toolchain.pattern import ir_pattern, ir_words
 from mlir_offload.translate.cpu.asynchronous import asm_call
 from mlir_offload.translate.cpu.foreign import exported_names, foreign_function
 from mlir_offload.translate.cpu.intrinsics import find_replacement, source_name_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.kernel import (
     END,
     Entrance,

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
-from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.hoisted_address import place_addresses
 from mlir_offload.translate.cpu.text import DeviceModule, Function, type_end
 

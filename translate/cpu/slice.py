@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
-from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.path import Place, Region
 from mlir_offload.translate.cpu.text import CALL, callee_name, first_type, type_end
 from mlir_offload.translate.cpu.uniform import is_pure

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
-from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.replacement import Replacement, Sync, define
 from mlir_offload.translate.cpu.shared import size_of, without_address_spaces
 from mlir_offload.translate.cpu.text import DeviceModule, first_type

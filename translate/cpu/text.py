@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mlir_offload.offload.host.module import next_metadata_number
 from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, name_of
 from mlir_offload.offload.ir_syntax import reference as spelled
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 
 _DEFINE = ir_line("define `head`@`name:bare`(")
 _DECLARE = ir_line("declare `head`@`name:bare`(")

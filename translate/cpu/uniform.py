@@ -5,7 +5,7 @@ Both analyses err on the safe side.
 
 from __future__ import annotations
 
-from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.text import CALL, callee_name
 from mlir_offload.translate.cpu.values import CASTS, Block, defined_name, opcode, used_names
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern, ir_words
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern, ir_words
 from mlir_offload.translate.cpu.text import CALL, Function, first_type, label_of, type_end
 
 TOKEN = ir_pattern("`local`")

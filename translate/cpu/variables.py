@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.translate.cpu.debug_types import DebugTypes, memref_pieces
 from mlir_offload.translate.cpu.source_names import Parameter, SourceNames, read_parameters
 from mlir_offload.translate.cpu.text import Function, first_type, label_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.downgrade.table import DowngradeRow
 from mlir_offload.translate.ir_tokens import (
     Token,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mlir_offload.offload.host.module import next_metadata_number, symbol_of
 from mlir_offload.toolchain.errors import CompatibilityError
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.ptx import load_nvptx_table
 from mlir_offload.toolchain.skew.parameter import has_copied_parameter
 from mlir_offload.translate.downgrade.table import DowngradeRow

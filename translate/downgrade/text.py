@@ -12,7 +12,7 @@ from functools import cache
 
 from mlir_offload.offload.host import module
 from mlir_offload.toolchain.errors import CompatibilityError
-from mlir_offload.toolchain.ir_pattern import ir_any, ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_any, ir_line, ir_pattern
 from mlir_offload.toolchain.skew.fact import Consumer
 from mlir_offload.toolchain.skew.identity import Severity
 from mlir_offload.toolchain.skew.number import older_numbers

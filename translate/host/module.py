@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.translate.lower import check_lowered
 from mlir_offload.translate.mlir.module import Locations, parse_module
 from mlir_offload.translate.mlir.operation import Operation, function_type

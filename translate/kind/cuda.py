@@ -1,15 +1,222 @@
-"""Lowering for NVIDIA GPUs."""
+"""Lowering for NVIDIA GPUs, and their device modules: from the IR that mlir-translate writes to relocatable device code."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
-from mlir_offload.toolchain.ir_pattern import ir_line
+from msgspec import Struct
+
+from mlir_offload.offload.host.module import next_metadata_number
+from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.tables import load_table, table_cache, with_learned
 from mlir_offload.toolchain.target import Kind, sm_number
+from mlir_offload.translate.device_ir import (
+    LINK_LIBRARY,
+    has_bulk_copies,
+    internalized,
+    with_alignment,
+    with_dynamic_shared,
+    with_flushing_functions,
+    with_target,
+)
 from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering, OtherVendor
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+
+_LIBDEVICE_CALL = ir_pattern("@__nv_`word`")
+_EMISSION_KIND = ir_line(
+    "!`number:number` = distinct !DICompileUnit(`fields:some` emissionKind: `word`"
+)
 # The first that has the instruction `redux`.
 _REDUX_SM = 80
+
+
+class DeviceCodegen(Struct, frozen=True):
+    """How the code of one target is generated: architecture, PTX ISA (83 is 8.3), level, debug.
+
+    `libraries` are linked in as far as they are called, and made internal; `arguments` are those of
+    clang, `ptxas_arguments` those of ptxas.
+    """
+
+    arch: str
+    ptx_isa: int
+    opt_level: int
+    debug: bool = False
+    libraries: tuple[Path, ...] = ()
+    arguments: tuple[str, ...] = ()
+    ptxas_arguments: tuple[str, ...] = ()
+
+
+def nvptx_device_ir(
+    ll_text: str,
+    *,
+    kernels: Collection[str],
+    llvm_major: int,
+    keeps_functions: bool = False,
+    flushes_subnormals: bool = False,
+) -> str:
+    """Return a device module that the NVPTX back end of an LLVM release compiles as intended.
+
+    It gets triple and data layout; kernels are marked by their calling convention, which every
+    release reads; all else becomes internal, so that equal names in two modules never meet; and
+    dynamic shared memory becomes `.extern .shared`, sized by the launch. Debug information is cut
+    down to lines, as with nvcc's -lineinfo. With `keeps_functions` what is external stays so, for
+    files that call it.
+    """
+    text = concealed(ll_text)
+    if flushes_subnormals:
+        text = with_flushed_subnormals(text)
+    triple, layout = _target(llvm_major)
+    text = with_target(text, triple, layout)
+    copies = has_bulk_copies(ll_text)
+    text = with_dynamic_shared(text, has_bulk_copies=copies)
+    text = with_alignment(text, has_bulk_copies=copies)
+    # Any other kind makes `.target debug`, which ptxas refuses to optimise; lines are all there is.
+    text = _EMISSION_KIND.sub(
+        r"!\g<number> = distinct !DICompileUnit(\g<fields> emissionKind: DebugDirectivesOnly", text
+    )
+    text = internalized(text, kernels, convention="ptx_kernel", keeps_functions=keeps_functions)
+    return revealed(text)
+
+
+def with_flushed_subnormals(ll_text: str) -> str:
+    """Return a device module whose code, libdevice's too, takes subnormal 32-bit numbers for zero."""
+    text = with_flushing_functions(ll_text)
+    number = next_metadata_number(text)
+    flag = f'!{number} = !{{i32 4, !"nvvm-reflect-ftz", i32 1}}'
+    return f"{text.rstrip()}\n!llvm.module.flags = !{{!{number}}}\n{flag}\n"
+
+
+def with_file_times(ptx: str, seconds: int) -> str:
+    """Return PTX whose `.file` directives give time and size.
+
+    Where they do not, ptxas -lineinfo looks for the files, and what it finds goes into the code. A
+    size or time of 0 counts as not given (CUDA 13.0).
+    """
+    mark = f", {max(seconds, 1)}, 1"
+    lines = ptx.split("\n")
+    for number, line in enumerate(lines):
+        if line.lstrip().startswith(".file") and line.rstrip().endswith('"'):
+            lines[number] = f"{line.rstrip()}{mark}"
+    return "\n".join(lines)
+
+
+def needs_libdevice(ll_text: str) -> bool:
+    """Return whether the module calls NVIDIA's libdevice."""
+    return LLVM_IR.search(_LIBDEVICE_CALL, ll_text) is not None
+
+
+def links_library_into_ir(llvm_major: int) -> bool:
+    """Say whether clang of a release links libdevice into LLVM IR; else llvm-link has to before."""
+    since: int = _table()["links_library_into_ir"]["since"]
+    return since <= llvm_major
+
+
+def library_link_command(
+    llvm: LlvmToolchain, source: Path, output: Path, libraries: Sequence[Path]
+) -> Command:
+    """Return the command that links in what a device module calls of libraries, and makes it internal."""
+    flags = ("--only-needed", "--internalize", "--suppress-warnings")
+    files = map(str, (source, *libraries))
+    return Command((str(llvm.tool("llvm-link")), *flags, *files, "-o", str(output)))
+
+
+def nvptx_assembly_command(
+    llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
+) -> Command:
+    """Return the command that compiles a device module to PTX.
+
+    `libdevice` is linked in as far as it is called, and made internal; pass None if it is not.
+    """
+    return _clang_command(llvm, (*_target_flags(codegen), "-S"), source, output, codegen, libdevice)
+
+
+def nvptx_bitcode_command(
+    llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
+) -> Command:
+    """Return the command that optimises a device module to bitcode, for code generation at link."""
+    flags = (*_target_flags(codegen), "-c", "-emit-llvm")
+    return _clang_command(llvm, flags, source, output, codegen, libdevice)
+
+
+def nvptx_object_command(
+    llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
+) -> Command:
+    """Return the command that compiles a device module to a relocatable cubin, by the ptxas that clang finds."""
+    return _clang_command(llvm, (*_target_flags(codegen), "-c"), source, output, codegen, libdevice)
+
+
+def cubin_command(
+    cuda: CudaToolkit,
+    source: Path,
+    output: Path,
+    codegen: DeviceCodegen,
+    arguments: tuple[str, ...] = (),
+    *,
+    is_whole: bool = False,
+) -> Command:
+    """Return the command that assembles PTX to a cubin, with the user's `-Xptxas`.
+
+    It is for a link, unless it `is_whole`: a driver loads it then.
+
+    Raises ToolchainError where the toolkit has no ptxas.
+    """
+    if cuda.ptxas is None:
+        msg = f"the CUDA toolkit in {cuda.root} has no ptxas"
+        raise ToolchainError(msg, hint="install the nvcc component of the CUDA toolkit")
+    debug = ("-lineinfo",) if codegen.debug else ()
+    own = (*codegen.ptxas_arguments, *arguments)
+    form = () if is_whole else ("-c",)
+    flags = (f"-arch={codegen.arch}", *form, f"-O{codegen.opt_level}", *debug, *own)
+    return Command((str(cuda.ptxas), *flags, str(source), "-o", str(output)))
+
+
+@table_cache
+def _table() -> dict[str, Any]:
+    return with_learned("nvptx_layout", load_table("mlir_offload.translate", "nvptx_layout"))
+
+
+@table_cache
+def _target(llvm_major: int) -> tuple[str, str]:
+    table = _table()
+    rows = [row["layout"] for row in table["layouts"] if row["since"] <= llvm_major]
+    return table["triple"], rows[-1]
+
+
+def _target_flags(codegen: DeviceCodegen) -> tuple[str, ...]:
+    # -nogpulib: the driver would link libdevice into all, and fail where it finds no CUDA.
+    # --cuda-feature: else the driver asks for the PTX ISA of the CUDA that it finds by itself.
+    feature = f"--cuda-feature=+ptx{codegen.ptx_isa}"
+    return (f"-march={codegen.arch}", f"-O{codegen.opt_level}", "-nogpulib", feature)
+
+
+def _clang_command(
+    llvm: LlvmToolchain,
+    flags: tuple[str, ...],
+    source: Path,
+    output: Path,
+    codegen: DeviceCodegen,
+    libdevice: Path | None,
+) -> Command:
+    # libdevice is the last: the libraries of the user may call it.
+    libraries = (*codegen.libraries, *((libdevice,) if libdevice else ()))
+    library = tuple(
+        word for path in libraries for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(path))
+    )
+    triple = _target(llvm.version.major)[0]
+    head = (str(llvm.tool("clang")), f"--target={triple}", "-x", "ir")
+    quiet = ("-Wno-unknown-cuda-version", "-Wno-override-module")
+    arguments = (*library, *codegen.arguments)
+    return Command((*head, *flags, *quiet, *arguments, str(source), "-o", str(output)))
 
 
 class _Cuda(KindLowering):

@@ -1,12 +1,31 @@
-"""Lowering for AMD GPUs."""
+"""Lowering for AMD GPUs, and their device modules: from the IR that mlir-translate writes to relocatable device code."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
-from mlir_offload.toolchain.amdgpu import lowering_chip, wavefront_size
-from mlir_offload.toolchain.ir_pattern import ir_line
-from mlir_offload.toolchain.target import Kind
+from msgspec import Struct
+
+from mlir_offload.offload.host.module import next_metadata_number
+from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
+from mlir_offload.toolchain.amdgpu import (
+    amdgpu_layout,
+    load_code_objects,
+    lowering_chip,
+    wavefront_size,
+)
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.target import AMDGPU_TRIPLE, Kind
+from mlir_offload.translate.device_ir import (
+    LINK_LIBRARY,
+    internalized,
+    with_dynamic_shared,
+    with_flushing_functions,
+    with_target,
+)
 from mlir_offload.translate.kind_lowering import (
     ROCDL,
     DeviceForm,
@@ -14,6 +33,123 @@ from mlir_offload.translate.kind_lowering import (
     KindLowering,
     OtherVendor,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+
+_LIBRARY_CALL = ir_pattern("@__`ocml|ockl|oclc`_`word`")
+# convert-gpu-to-rocdl lets blocks have 256 threads where the kernel does not say how many.
+_DEFAULT_BLOCK = '"amdgpu-flat-work-group-size"="1,256"'
+_LARGEST_BLOCK = '"amdgpu-flat-work-group-size"="1,1024"'
+_STACK = "addrspace(5)"
+_ALLOCA = ir_line("  %`name:bare` = alloca `what:some``metadata:metadata``end`")
+_COMPILERS = "!llvm.ident"
+_FLAGS = ir_line("!llvm.module.flags = !{`flags:members`}`end`")
+
+
+class AmdgpuCodegen(Struct, frozen=True):
+    """How the code of one target is generated: the target ID (`gfx90a:xnack-`), level, debug.
+
+    Of the libraries what is called is linked in, and made internal; `arguments` are those of clang.
+    """
+
+    arch: str
+    opt_level: int
+    debug: bool = False
+    libraries: tuple[Path, ...] = ()
+    arguments: tuple[str, ...] = ()
+
+
+def amdgpu_device_ir(
+    ll_text: str,
+    *,
+    kernels: Collection[str],
+    llvm_major: int,
+    code_object: int,
+    keeps_functions: bool = False,
+    flushes_subnormals: bool = False,
+) -> str:
+    """Return a device module that the AMDGPU back end of an LLVM release compiles as intended.
+
+    It gets triple, data layout and the version of its code object; what is on the stack lies where
+    the GPU has its stack; blocks may have as many threads as any GPU takes; kernels are marked by
+    their calling convention, and all else becomes internal, unless the module `keeps_functions` for
+    files that call them.
+    """
+    text = concealed(ll_text)
+    if flushes_subnormals:
+        text = with_flushing_functions(text)
+    text = with_target(text, AMDGPU_TRIPLE, amdgpu_layout(llvm_major))
+    text = with_dynamic_shared(text)
+    text = text.replace(_DEFAULT_BLOCK, _LARGEST_BLOCK)
+    text = _ALLOCA.sub(_on_the_stack, text)
+    text = internalized(text, kernels, convention="amdgpu_kernel", keeps_functions=keeps_functions)
+    text = _with_module_flag(text, load_code_objects(llvm_major).flag, 100 * code_object)
+    return revealed(_with_compiler(text, llvm_major))
+
+
+def needs_device_libraries(ll_text: str) -> bool:
+    """Return whether the module calls ROCm's device libraries."""
+    return LLVM_IR.search(_LIBRARY_CALL, ll_text) is not None
+
+
+def amdgpu_image_command(
+    llvm: LlvmToolchain,
+    source: Path,
+    output: Path,
+    codegen: AmdgpuCodegen,
+) -> Command:
+    """Return the command that compiles a device module: to bitcode, or to a relocatable object.
+
+    The ending of the output says which.
+    """
+    linked = tuple(
+        word
+        for library in codegen.libraries
+        for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(library))
+    )
+    head = (str(llvm.tool("clang")), f"--target={AMDGPU_TRIPLE}", "-x", "ir", "-c")
+    form = ("-emit-llvm",) if output.suffix == ".bc" else ()
+    debug = ("-g",) if codegen.debug else ()
+    flags = (f"-mcpu={codegen.arch}", f"-O{codegen.opt_level}", "-nogpulib", "-Wno-override-module")
+    arguments = (*debug, *linked, *codegen.arguments)
+    return Command((*head, *form, *flags, *arguments, str(source), "-o", str(output)))
+
+
+def _on_the_stack(match: re.Match[str]) -> str:
+    name, what, metadata = match.group("name", "what", "metadata")
+    if _STACK in what:
+        return match[0]
+    raw = f"%mo.stack.{name}"
+    return (
+        f"  {raw} = alloca {what.rstrip()}, {_STACK}{metadata}\n"
+        f"  %{name} = addrspacecast ptr {_STACK} {raw} to ptr"
+    )
+
+
+def _with_compiler(text: str, llvm_major: int) -> str:
+    """Name the compiler in the module: else an object names only those of the libraries linked to it."""
+    if _COMPILERS in text:
+        return text
+    number = next_metadata_number(text)
+    return f'{text}\n{_COMPILERS} = !{{!{number}}}\n!{number} = !{{!"mlir-offload for LLVM {llvm_major}"}}\n'
+
+
+def _with_module_flag(text: str, name: str, value: int) -> str:
+    flag = ir_line(f'!`number` = !{{i32 `number`, !"{name}", i32 `value:number`')
+    given = flag.search(text)
+    if given is not None:
+        # Bitcode of a gpu.binary has it already.
+        return f"{text[: given.start('value')]}{value}{text[given.end() :]}"
+    number = next_metadata_number(text)
+    node = f'!{number} = !{{i32 1, !"{name}", i32 {value}}}\n'
+    flags = _FLAGS.search(text)
+    if flags is None:
+        return f"{text}\n!llvm.module.flags = !{{!{number}}}\n{node}"
+    listed = f"!llvm.module.flags = !{{{flags.group('flags')}, !{number}}}"
+    return f"{text[: flags.start()]}{listed}{text[flags.end() :]}\n{node}"
 
 
 class _Hip(KindLowering):

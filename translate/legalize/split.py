@@ -37,9 +37,13 @@ from mlir_offload.translate.host.module import check_main
 from mlir_offload.translate.input_pipeline import drop_scripts
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
 from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm
-from mlir_offload.translate.legalize.device_module import DeviceRules, device_module, limits_of
+from mlir_offload.translate.legalize.device_module import (
+    DeviceRules,
+    device_module,
+    limits_of,
+    use_default_space,
+)
 from mlir_offload.translate.legalize.kernel_form import choose_kernel_forms
-from mlir_offload.translate.legalize.text import use_default_space
 from mlir_offload.translate.legalize.unsupported_ops import (
     check_operations,
     check_top_level,

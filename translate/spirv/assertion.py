@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
-from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.text import (
     CALL,
     DeviceModule,

@@ -9,7 +9,7 @@ import re
 import struct
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.toolchain.pattern import ir_pattern
 
 _TYPE = ir_pattern("bfloat")
 _HEXADECIMAL = ir_pattern("bfloat 0xR`bits:word`")

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.ir_pattern import ir_any, ir_pattern
+from mlir_offload.toolchain.pattern import ir_any, ir_pattern
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.spirv.pointer import GENERIC
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, is_local, revealed, without_linkage
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern, ir_words
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern, ir_words
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import SPIRV_TRIPLE
 from mlir_offload.translate.cpu.hoisted_address import place_addresses

@@ -11,7 +11,7 @@ import re
 from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern, ir_reference
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern, ir_reference
 from mlir_offload.translate.cpu.text import DeviceModule, Function, label_of, symbol
 
 GENERIC = "ptr addrspace(4)"

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, string_of, unescape_bytes
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.translate.cpu.text import DeviceModule, symbol
 from mlir_offload.translate.spirv.pointer import GENERIC
 
