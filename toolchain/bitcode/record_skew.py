@@ -22,6 +22,8 @@ _CONSTANTS = {
 }
 _CONVERSIONS = {13: "ptrtoaddr"}
 _DEBUG_RECORDS = range(61, 67)
+# The record of a DIExpression.
+_EXPRESSION = 29
 _INBOUNDS = 1
 _FIRST_COMPARISON = 32  # of integers; below are those of floating-point numbers
 _OPERATIONS = {17: "usub_cond", 18: "usub_sat", 19: "fmaximum", 20: "fminimum"}
@@ -141,7 +143,19 @@ class _RecordWalk(Struct):
     def _constant_found(self, construct: str, record: Record, function: str) -> None:
         self._add("BC012", construct, function, {"code": record.code})
 
+    def _expression(self, record: Record, function: str) -> None:
+        """Report an operation for debuggers that the release does not have."""
+        place = 1
+        while place < record.count:
+            number = record.operand(place, "operation")
+            row = self.limits.debug_operations.get(number)
+            if row is not None and row.since > self.consumer.llvm:
+                self._add("BC034", row.name, function, {"needed": row.since})
+            place += 1 + self.limits.debug_arguments.get(number, 0)
+
     def _metadata(self, record: Record, function: str) -> None:
+        if record.code == _EXPRESSION:
+            self._expression(record, function)
         steps = self.limits.newest["metadata_codes"]
         if record.code > steps.at(self.consumer.llvm):
             # The reader passes over it: what is numbered after it is taken for something else.

@@ -91,6 +91,14 @@ class ParameterRow(Struct, frozen=True):
     annotation_since: int
 
 
+class DebugOperation(Struct, frozen=True):
+    """An operation of expressions for debuggers, and the first release that has it."""
+
+    name: str
+    number: int
+    since: int
+
+
 class LimitsTable(Struct, frozen=True):
     """All of it. `newest` are the highest numbers that a bitcode reader knows, by list.
 
@@ -103,6 +111,8 @@ class LimitsTable(Struct, frozen=True):
     unread_attributes: frozenset[int]
     conventions: Mapping[int, ConventionRow]
     debug_records: Mapping[int, DebugRecord]
+    debug_operations: Mapping[int, DebugOperation]
+    debug_arguments: Mapping[int, int]
     instruction_flags: Mapping[str, int]
     memory: tuple[tuple[int, tuple[str, ...]], ...]
     launch: Mapping[str, LaunchRow]
@@ -184,6 +194,14 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
         debug_records={
             int(row["code"]): DebugRecord(row["name"], _rising(row["name"], row["newest"]))
             for row in table["metadata_operands"]
+        },
+        debug_operations={
+            int(row["number"]): DebugOperation(**row) for row in table["debug_operations"]
+        },
+        debug_arguments={
+            int(number): int(count)
+            for count, numbers in table["debug_operation_arguments"].items()
+            for number in numbers
         },
         instruction_flags={name: int(since) for name, since in table["instruction_flags"].items()},
         memory=_memory(table["memory_locations"]),

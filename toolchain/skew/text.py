@@ -31,6 +31,7 @@ _TRIPLE = ir_line('target triple = "`triple:string`"')
 _LAYOUT = ir_line('target datalayout = "`layout:string`"')
 _FUNCTION = ir_line("`keyword:declare|define` `head`@`name:name`(`rest:rest`")
 _DEFINED = ir_line("define `head`@`name:name`(`rest:rest`{`end`\n`body:lines`}")
+_EXPRESSION = ir_pattern("!DIExpression(`operations:some`)")
 _GROUP = ir_line("attributes #`number:number` = {`attributes:rest`}")
 _LAUNCH = ir_pattern('"`bound:(`nvvm.`word``)`"')
 _ANNOTATION = ir_line("!`number` = `distinct ?`!{ptr @`name:name`, `values:rest`}")
@@ -110,6 +111,7 @@ def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
     """Return all that the consumer would refuse or misread in a module in text."""
     yield from _constructs(text, consumer)
     yield from _numbers(text, consumer)
+    yield from _debug_operations(text, consumer)
     triple = text_triple(text)
     groups = {match[1]: match[2] for match in _GROUP.finditer(text)}
     for match in _FUNCTION.finditer(text):
@@ -169,6 +171,20 @@ def _numbers(text: str, consumer: Consumer) -> Iterator[Skew]:
             values = {"construct": match[0], "needed": since, "consumer": consumer.llvm}
             yield _at(Skew("LL001", values), text, match.start())
             return
+
+
+def _debug_operations(text: str, consumer: Consumer) -> Iterator[Skew]:
+    """Report the first expression for debuggers with an operation that the release does not have."""
+    rows = load_limits().debug_operations.values()
+    newer = {row.name: row.since for row in rows if row.since > consumer.llvm}
+    if not any(name in text for name in newer):
+        return
+    for match in _EXPRESSION.finditer(text):
+        for word in match[1].split(", "):
+            if word in newer:
+                values = {"construct": word, "needed": newer[word], "consumer": consumer.llvm}
+                yield _at(Skew("BC034", values), text, match.start())
+                return
 
 
 def _is_exact(value: float, kind: str) -> bool:
