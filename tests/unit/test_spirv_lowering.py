@@ -162,6 +162,10 @@ def test_functions_are_kept_for_other_files_on_request_only() -> None:
         ("  %2 = fadd bfloat %0, %0", "bfloat %0", "an operation on bf16 is not supported"),
         ("  %2 = atomicrmw fadd ptr %0, half 1.0 acq_rel", "ptr %0", "atomicrmw fadd of this type"),
         ("", "{ i32, i32 } %0", "has a parameter of type { i32, i32 }"),
+        ("", "i24 %0", "has a parameter of type i24"),
+        ("", "fp128 %0", "has a parameter of type fp128"),
+        ("", "<{ i8, i64 }> %0", "has a parameter of type <{ i8, i64 }>"),
+        ("", "<3 x i24> %0", "has a parameter of type <3 x i24>"),
         ("  %2 = call i32 @vprintf(ptr %0, ptr null)", "ptr %0", "the format of printf is not"),
     ],
 )
