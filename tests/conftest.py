@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -23,6 +24,15 @@ _WORTH_A_SUMMARY = 1000
 _MARCH = "MLIR_OFFLOAD_TEST_MARCH"
 _USED = pytest.StashKey[float]()
 _USED_S = "processor_s"
+
+
+# The tests stay until the end: looking for garbage among them takes half of the collection.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 # The same examples in each run, whatever the machine is busy with.
