@@ -28,7 +28,7 @@ ALONE = CALLS.replace("  llvm.func @twice(f32) -> f32\n", "").replace(
     "llvm.call @twice(%v) : (f32) -> f32", "llvm.fadd %v, %v : f32"
 )
 MANIFEST = """\
-archs: [sm_80, sm_90]
+archs: sm_80
 flags: --llvm=22 --device-code=bitcode -g --pipeline=p.yaml --device-lib=cuda=lib/twice.bc
 modules: [calls.mlir, alone.mlir]
 """
