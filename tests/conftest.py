@@ -30,11 +30,6 @@ _USED_S = "processor_s"
 gc.disable()
 
 
-def pytest_collection_finish() -> None:
-    gc.freeze()
-    gc.enable()
-
-
 # The same examples in each run, whatever the machine is busy with.
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("fixed")
@@ -98,7 +93,9 @@ def _has_llvm(major: int) -> bool:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Begin to count: what the first test sets up is part of the sum."""
+    """Look for garbage again, and begin to count: what the first test sets up is part of the sum."""
+    gc.freeze()
+    gc.enable()
     session.config.stash[_USED] = processor_s()
 
 
