@@ -229,13 +229,12 @@ def test_a_function_of_other_files_keeps_its_parameters_and_only_prints() -> Non
 
 
 def test_intrinsics_are_named_after_the_memory_that_they_have() -> None:
-    kind = "<4 x float> @llvm.masked.gather.v4f32.v4p0(<4 x ptr>, <4 x i1>, <4 x float>)"
-    call = f"  %2 = call {kind}".replace("x ptr>", "x ptr> %0").replace("i1>", "i1> %1")
-    text = made(
-        call.replace("float>)", "float> zeroinitializer)"),
-        "<4 x ptr> %0, <4 x i1> %1",
-        rest=f"declare {kind}\n",
-    )
+    name = "@llvm.masked.gather.v4f32.v4p0"
+    zero = "zeroinitializer"
+    body = f"""  %2 = getelementptr float, ptr %0, <4 x i64> {zero}
+  %3 = call <4 x float> {name}(<4 x ptr> %2, <4 x i1> {zero}, <4 x float> {zero})"""
+    declared = f"declare <4 x float> {name}(<4 x ptr>, <4 x i1>, <4 x float>)\n"
+    text = made(body, rest=declared)
     assert "@llvm.masked.gather.v4f32.v4p4(<4 x ptr addrspace(4)>" in text
     assert "v4p0" not in text
 
