@@ -12,6 +12,7 @@ from mlir_offload.driver.message.report import report
 from mlir_offload.driver.option.command_line import Mode
 from mlir_offload.driver.option.inputs import IR_SUFFIXES
 from mlir_offload.offload.skew import check
+from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.skew import fact
 
@@ -54,8 +55,8 @@ def _ir_files(context: BuildContext) -> Iterator[Path]:
 
 
 def _is_bitcode(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return stream.read(len(_BITCODE)) == _BITCODE
+    with open_view(path) as view:
+        return view.head(len(_BITCODE)) == _BITCODE
 
 
 def _findings(

@@ -39,11 +39,12 @@ _STATIC = {
 # Options of linkers whose value is a file to write.
 _WRITES = ("Map", "dependency-file", "out-implib", "time-trace")
 _PUSH, _POP = "push-state", "pop-state"
-# What is written in C++, and needs its library.
 _MOST_NAMES = 1000
 STANDARD_INPUT = STANDARD_OUTPUT = Path("-")
+# What is written in C++, and needs its library.
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", *GPU_CPP})
 IR_SUFFIXES = frozenset({".ll", ".bc"})
+_KNOWN_SUFFIXES = frozenset(MLIR_SUFFIXES) | frozenset(COMPILED_SUFFIXES)
 _OUTPUT_SUFFIX = {
     Mode.LINK: ".o",
     Mode.OBJECT: ".o",
@@ -154,21 +155,24 @@ def _file_of(name: str, folders: Sequence[Path], *, is_static: bool) -> Path | N
 
 def check_input(path: Path) -> None:
     """Raise InputOutputError or UsageError for what is not a file that the compiler takes."""
-    if not path.exists():
-        msg = f"{path}: no such file"
-        raise InputOutputError(msg, hint=_missing_hint(path))
-    if path.is_dir():
-        msg = f"{path}: is a directory"
-        raise InputOutputError(msg, hint="name the files in it")
     if not path.is_file():
-        # It is read more than once, and a device has no end.
-        msg = f"{path}: not a regular file"
-        raise InputOutputError(msg, hint="write what it gives to a file first")
-    if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES and not _is_linked(path):
+        raise _no_file(path)
+    if path.suffix not in _KNOWN_SUFFIXES and not _is_linked(path):
         msg = f"{path}: unknown kind of file"
         endings = ".mlir, .o, .a, .so, .c, .cpp, .cu, .hip, .ll or .bc"
         hint = f"inputs end in {endings}; -x mlir before a file reads it as MLIR"
         raise UsageError(msg, hint=hint)
+
+
+def _no_file(path: Path) -> InputOutputError:
+    """Return the error for a path at which there is no regular file."""
+    if not path.exists():
+        return InputOutputError(f"{path}: no such file", hint=_missing_hint(path))
+    if path.is_dir():
+        return InputOutputError(f"{path}: is a directory", hint="name the files in it")
+    # It is read more than once, and a device has no end.
+    hint = "write what it gives to a file first"
+    return InputOutputError(f"{path}: not a regular file", hint=hint)
 
 
 def _missing_hint(path: Path) -> str:

@@ -4,7 +4,10 @@ For three sizes of each: the processor time of the driver itself, that of the to
 the kernels that clang gets. The exponent is the slope of a line through their logarithms, without what
 the smallest program costs; the exit status is 1 if one of our own is above the bar.
 
-usage: python tests/bench/scale.py [--arch ARCH] [--small]
+With --count the driver's own cost is what valgrind counts, in thousand million instructions: that does
+not vary with the load of the machine.
+
+usage: python tests/bench/scale.py [--arch ARCH] [--small] [--count]
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import argparse
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,6 +32,8 @@ BAR = 1.15
 MOST_RUNS, ENOUGH_S = 3, 12
 SHARED = "memref<64xf32, #gpu.address_space<workgroup>>"
 MEMORY = "memref<?xf32>"
+COUNTER = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
+COUNTED = re.compile(r"I\s+refs:\s+([\d,]+)")
 # The driver as it is, that tells at its end what it used itself, and what its tools did.
 OBSERVED = """\
 import json, os, resource
@@ -112,13 +118,15 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--arch", default="host")
     parser.add_argument("--small", action="store_true", help="a quarter of each size")
+    parser.add_argument("--count", action="store_true", help="instructions of our own, not seconds")
     given = parser.parse_args()
-    table = Table("", "size", "own s", "tools s", "IR KiB")
+    own = "own 10^9" if given.count else "own s"
+    table = Table("", "size", own, "tools s", "IR KiB")
     is_above = False
     for kind, (make, sizes) in KINDS.items():
-        least = least_cost(make(1), given.arch)
+        least = least_cost(make(1), given.arch, is_counted=given.count)
         chosen = [size // 4 if given.small else size for size in sizes]
-        costs = [least_cost(make(size), given.arch) for size in chosen]
+        costs = [least_cost(make(size), given.arch, is_counted=given.count) for size in chosen]
         for size, cost in zip(chosen, costs, strict=True):
             texts = (f"{cost.own_s:.2f}", f"{cost.tools_s:.2f}", str(cost.ir_bytes >> 10))
             table.add_row(kind, str(size), *texts)
@@ -133,11 +141,13 @@ def main() -> int:
     return int(is_above)
 
 
-def least_cost(program: str, arch: str) -> Cost:
+def least_cost(program: str, arch: str, *, is_counted: bool) -> Cost:
     """Return the least cost of some compilations: fewer of a program whose compilation takes long."""
+    if is_counted:
+        return measure(program, arch, is_counted=True)
     costs: list[Cost] = []
     while len(costs) < MOST_RUNS and sum(cost.own_s + cost.tools_s for cost in costs) < ENOUGH_S:
-        costs.append(measure(program, arch))
+        costs.append(measure(program, arch, is_counted=False))
     return Cost(
         min(cost.own_s for cost in costs),
         min(cost.tools_s for cost in costs),
@@ -145,16 +155,20 @@ def least_cost(program: str, arch: str) -> Cost:
     )
 
 
-def measure(program: str, arch: str) -> Cost:
+def measure(program: str, arch: str, *, is_counted: bool) -> Cost:
     """Compile a program to an object."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "k.mlir").write_text(program)
         words = ("-c", f"--offload-arch={arch}", "-j1", "-save-temps=t", "k.mlir", "-o", "k.o")
         environment = {**os.environ, "OBSERVED": str(folder / "observed"), "PYTHONPATH": PATH}
-        command = [sys.executable, "-c", OBSERVED, *words]
-        subprocess.run(command, cwd=folder, env=environment, check=True, stderr=subprocess.DEVNULL)
+        command = [*(COUNTER if is_counted else ()), sys.executable, "-c", OBSERVED, *words]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, check=True, capture_output=True, text=True
+        )
         own_s, tools_s = json.loads((folder / "observed").read_text())
+        if counted := COUNTED.search(done.stderr) if is_counted else None:
+            own_s = int(counted[1].replace(",", "")) / 1e9
         text = (
             folder / "t" / "0" / "split" / ("device0.host.ll" if arch == "host" else "device0.ll")
         )

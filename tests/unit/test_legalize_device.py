@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.kind_lowering import (
     FORM_NAMES,
     NVVM_FORM,
@@ -159,6 +160,33 @@ LANE_0 = [
     '      "gpu.yield"(%whole) : (vector<{1}xi32>) -> () loc(#loc1)',
     "    }}) : (index, vector<2xi32>) -> vector<2xi32> loc(#loc1)",
 ]
+
+
+TOO_MANY = {
+    "shuffle": (64, [WIDTH.format(64), SHUFFLE.format("xor")]),
+    "no lane": (0, [WIDTH.format(0), SHUFFLE.format("idx")]),
+    "rotate": (64, [ROTATE.replace("width = 4", "width = 64")]),
+    "cluster": (64, [SUBGROUP_REDUCE.format(", cluster_size = 64 : i32")]),
+    "lane 0": (64, [line.format(64, 128) for line in LANE_0]),
+    "stride": (
+        128,
+        [SUBGROUP_REDUCE.format(", cluster_size = 16 : i32, cluster_stride = 8 : i32")],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORM_NAMES)
+@pytest.mark.parametrize("case", TOO_MANY)
+def test_lanes_that_a_subgroup_does_not_have_are_refused(case: str, form: str) -> None:
+    count, lines = TOO_MANY[case]
+    size = parse_form(form).subgroup_size
+    if 0 < count <= size:
+        assert expand(*lines, form=parse_form(form))
+        return
+    with pytest.raises(SourceError, match=rf"{count} lanes") as raised:
+        expand(*lines, form=parse_form(form))
+    assert f"{size} threads" in raised.value.message
+    assert raised.value.location == "p.mlir:7:3"
 
 
 def widths(lines: Sequence[str]) -> list[int | None]:

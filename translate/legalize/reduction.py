@@ -14,7 +14,7 @@ from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.legalize.arith import binary, compare, convert, either, i32, select
 from mlir_offload.translate.legalize.distribution import elements, joined, vector_type
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
-from mlir_offload.translate.legalize.shuffle import Shuffle, carrier_of, shuffle
+from mlir_offload.translate.legalize.shuffle import Shuffle, carrier_of, check_lanes, shuffle
 from mlir_offload.translate.legalize.thread import linear_thread_id, threads_of_block
 from mlir_offload.translate.mlir.operation import Operation, Region, Value
 
@@ -127,7 +127,9 @@ def combination_of(rewriter: DeviceRewriter, operation: Operation, kind: str) ->
 
 def _lanes_of(rewriter: DeviceRewriter, operation: Operation) -> Lanes:
     size, stride = (operation.attribute(f"cluster_{name}").integer for name in ("size", "stride"))
-    return Lanes(size or rewriter.form.subgroup_size, stride or 1)
+    lanes = Lanes(size or rewriter.form.subgroup_size, stride or 1)
+    check_lanes(rewriter, operation, lanes.count * lanes.stride)
+    return lanes
 
 
 def _full_or_not(

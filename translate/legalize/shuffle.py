@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.legalize.arith import (
     binary,
     boolean,
@@ -14,7 +15,7 @@ from mlir_offload.translate.legalize.arith import (
     select,
 )
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
-from mlir_offload.translate.mlir.operation import Value
+from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.syntax import integer_width
 
 Pair = tuple[Value, Value]
@@ -41,6 +42,18 @@ def carrier_of(kind: str) -> str:
         return "i32"
     bits = integer_width(kind) or _LONG
     return "i32" if bits < _WORD else "i64" if bits < _LONG else ""
+
+
+def check_lanes(rewriter: DeviceRewriter, operation: Operation, count: int | None) -> None:
+    """Raise SourceError for an operation among more lanes than a subgroup has; None is not known yet.
+
+    The instructions of GPUs wrap around: the result would be wrong.
+    """
+    size = rewriter.form.subgroup_size
+    if count is not None and not 0 < count <= size:
+        msg = f"{operation.name} among {count} lanes, but subgroups of this target have {size} threads"
+        hint = f"ask for 1 to {size} lanes"
+        raise SourceError(msg, hint=hint, location=rewriter.locations.of(operation))
 
 
 def shuffle(rewriter: DeviceRewriter, asked: Shuffle, value: Value) -> Pair:

@@ -8,6 +8,7 @@ from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.legalize.shuffle import (
     Shuffle,
     carrier_of,
+    check_lanes,
     lane_id,
     shuffle,
     shuffle_among,
@@ -19,6 +20,7 @@ def shuffle_lanes(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Exchange values of every type of at most 64 bits, among as many lanes as are asked for."""
     _check_exchanged(rewriter, operation)
     value, offset, width = operation.operands
+    check_lanes(rewriter, operation, rewriter.constants.get(width.name))
     asked = Shuffle(operation.attribute("mode").enumerator, offset, width)
     rewriter.replace(operation, shuffle_among(rewriter, asked, value))
 
@@ -27,6 +29,7 @@ def rotate_lanes(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Take the value from a lane further on, in a ring of the first lanes."""
     _check_exchanged(rewriter, operation)
     offset, width = (operation.attribute(name).integer or 0 for name in ("offset", "width"))
+    check_lanes(rewriter, operation, width)
     lane, moving, among = lane_id(rewriter), i32(rewriter, offset), i32(rewriter, width)
     rewriter.constants[among.name] = width
     last = i32(rewriter, width - 1)

@@ -18,6 +18,7 @@ from mlir_offload.translate.legalize.distribution import (
     share,
 )
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
+from mlir_offload.translate.legalize.shuffle import check_lanes
 from mlir_offload.translate.mlir.operation import Block, Operation, Value
 
 # LLVM 19 has the operation in the vector dialect.
@@ -34,6 +35,7 @@ def execute_on_lane_zero(rewriter: DeviceRewriter, operation: Operation) -> None
     block = region.blocks[0] if region.blocks else Block()
     yielded = _yielded(block)
     size = operation.attribute("warp_size").integer or rewriter.form.subgroup_size
+    check_lanes(rewriter, operation, size)
     lane, *given = operation.operands
     _check_exchanged(rewriter, operation, block, [value.type for value in yielded], size)
     group = make_group(rewriter, size)
