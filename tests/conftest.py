@@ -26,15 +26,6 @@ _USED = pytest.StashKey[float]()
 _USED_S = "processor_s"
 
 
-# The tests stay until the end: looking for garbage among them takes half of the collection.
-gc.disable()
-
-
-def pytest_collection_finish() -> None:
-    gc.freeze()
-    gc.enable()
-
-
 # The same examples in each run, whatever the machine is busy with.
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("fixed")
@@ -83,6 +74,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail, instead of skipping, where a tool that a test needs is not installed",
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among the tests, which stay until the end: it takes half of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
