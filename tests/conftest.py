@@ -26,10 +26,6 @@ _USED = pytest.StashKey[float]()
 _USED_S = "processor_s"
 
 
-# The tests stay until the end: looking for garbage among them takes half of the collection.
-gc.disable()
-
-
 # The same examples in each run, whatever the machine is busy with.
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("fixed")
@@ -80,6 +76,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among the tests, which stay until the end: it takes half of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     required = config.getoption("--require-tools")
     for item in items:
@@ -93,9 +100,7 @@ def _has_llvm(major: int) -> bool:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Look for garbage again, and begin to count: what the first test sets up is part of the sum."""
-    gc.freeze()
-    gc.enable()
+    """Begin to count: what the first test sets up is part of the sum."""
     session.config.stash[_USED] = processor_s()
 
 

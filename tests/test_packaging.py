@@ -58,9 +58,10 @@ def _copy_of_the_tree(source: Path) -> Path:
 
 
 def _build(source: Path, output: Path) -> Path:
-    options = ("-q", "--no-deps", "--no-build-isolation", "-w", str(output))
+    options = ("--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", str(output))
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", *options, str(source)],
+        [sys.executable, "-m", "build", *options],
+        cwd=source,
         env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH},
         umask=0o022,
         check=True,

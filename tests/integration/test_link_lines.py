@@ -26,10 +26,12 @@ LINES = {
     ("major", "kind"), [pytest.param(*key, marks=pytest.mark.llvm(key[0])) for key in LINES]
 )
 def test_a_line_is_linked_to_a_program_that_does_what_its_parts_do(
-    major: int, kind: str, tmp_path: Path
+    major: int, kind: str, tmp_path: Path, mlir_offload: list[str]
 ) -> None:
     numbers = {number for line in LINES[major, kind] for number, _ in line}
-    made = make_lines(major, kind, tmp_path, has_openmp=91 in numbers, only=numbers)
+    made = make_lines(
+        major, kind, tmp_path, has_openmp=91 in numbers, only=numbers, driver=mlir_offload
+    )
     for line in LINES[major, kind]:
         outcome = made.outcome(line)
         assert outcome.ours == "", outcome

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from mlir_offload.offload.abi import host_layout
 from mlir_offload.offload.link.held_image import loaded_images
 from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.target import host_triple
+
+Compiled = Callable[..., tuple[Path, ...]]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 TWO = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
@@ -63,14 +66,22 @@ def _run(*argv: object) -> str:
     return done.stdout
 
 
-def _compile_both(mlir_offload: Sequence[str], folder: Path, *options: str) -> list[Path]:
-    outputs = []
-    for value in (1, 2):
-        source, output = folder / f"k{value}.mlir", folder / f"k{value}.o"
-        source.write_text(SAME.format(value=value), encoding="utf-8")
-        _run(*mlir_offload, "--offload-arch=host", *options, source, "-o", output)
-        outputs.append(output)
-    return outputs
+@pytest.fixture(scope="module")
+def compile_both(mlir_offload: list[str], tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """Return a function that compiles two kernels of one name, once with the same options."""
+
+    @functools.cache
+    def compiled(*options: str) -> tuple[Path, ...]:
+        folder = tmp_path_factory.mktemp("kernels")
+        outputs = []
+        for value in (1, 2):
+            source, output = folder / f"k{value}.mlir", folder / f"k{value}.o"
+            source.write_text(SAME.format(value=value), encoding="utf-8")
+            _run(*mlir_offload, "--offload-arch=host", *options, source, "-o", output)
+            outputs.append(output)
+        return tuple(outputs)
+
+    return compiled
 
 
 def _link(mlir_offload: Sequence[str], folder: Path, *words: object) -> str:
@@ -99,18 +110,23 @@ def test_a_program_is_linked_with_lto(
 
 @pytest.mark.parametrize("major", TWO)
 def test_modules_in_bitcode_with_kernels_of_one_name_are_kept_apart(
-    major: int, mlir_offload: list[str], tmp_path: Path
+    major: int,
+    mlir_offload: list[str],
+    compile_both: Compiled,
+    tmp_path: Path,
 ) -> None:
     release = f"--for-clang={major}"
-    modules = _compile_both(mlir_offload, tmp_path, release, "-emit-llvm")
+    modules = compile_both(release, "-emit-llvm")
     assert all(path.read_bytes()[:2] == b"BC" for path in modules)
 
     assert _link(mlir_offload, tmp_path, release, *modules) == "1 2\n"
 
 
 @pytest.mark.llvm(22)
-def test_a_module_in_bitcode_may_be_in_a_library(mlir_offload: list[str], tmp_path: Path) -> None:
-    member, other = _compile_both(mlir_offload, tmp_path, "-emit-llvm")
+def test_a_module_in_bitcode_may_be_in_a_library(
+    mlir_offload: list[str], compile_both: Compiled, tmp_path: Path
+) -> None:
+    member, other = compile_both("--for-clang=22", "-emit-llvm")
     library = tmp_path / "libmember.a"
     _run("/usr/lib/llvm-22/bin/llvm-ar", "rcs", library, member)
 
@@ -119,11 +135,14 @@ def test_a_module_in_bitcode_may_be_in_a_library(mlir_offload: list[str], tmp_pa
 
 @pytest.mark.parametrize("major", TWO)
 def test_objects_that_clang_finished_may_have_kernels_of_one_name(
-    major: int, mlir_offload: list[str], tmp_path: Path
+    major: int,
+    mlir_offload: list[str],
+    compile_both: Compiled,
+    tmp_path: Path,
 ) -> None:
     release, clang = f"--for-clang={major}", f"/usr/lib/llvm-{major}/bin/clang"
-    objects = _compile_both(mlir_offload, tmp_path, release, "-c", "-O0", "--embed-runtime")
-    finished = [path.with_suffix(".finished.o") for path in objects]
+    objects = compile_both(release, "-c", "-O0", "--embed-runtime")
+    finished = [tmp_path / path.name for path in objects]
     for path, output in zip(objects, finished, strict=True):
         _run(clang, "-r", "--offload-link", path, "-o", output)
 
@@ -135,10 +154,13 @@ def test_objects_that_clang_finished_may_have_kernels_of_one_name(
     "major", [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (16, 22)]
 )
 def test_objects_are_linked_to_one_object_with_kernels_of_one_name_apart(
-    major: int, mlir_offload: list[str], tmp_path: Path
+    major: int,
+    mlir_offload: list[str],
+    compile_both: Compiled,
+    tmp_path: Path,
 ) -> None:
     release = f"--for-clang={major}"
-    objects = _compile_both(mlir_offload, tmp_path, release, "-c")
+    objects = compile_both(release, "-c")
 
     _run(*mlir_offload, release, "-r", *objects, "-o", tmp_path / "both.o")
 
@@ -162,10 +184,10 @@ def test_a_linked_object_for_spirv_is_refused(mlir_offload: list[str], tmp_path:
 
 @pytest.mark.llvm(16)
 def test_an_older_release_links_objects_to_one_but_no_library(
-    mlir_offload: list[str], tmp_path: Path
+    mlir_offload: list[str], compile_both: Compiled, tmp_path: Path
 ) -> None:
     driver = (*mlir_offload, "--for-clang=16")
-    (path, _) = _compile_both(driver, tmp_path, "-c")
+    (path, _) = compile_both("--for-clang=16", "-c")
     library = tmp_path / "libk.a"
     _run("/usr/lib/llvm-16/bin/llvm-ar", "rcs", library, path)
     words = [*map(str, (*driver, "-r", library)), "-o", str(tmp_path / "r.o")]

@@ -13,7 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -158,6 +158,7 @@ class Lines:
     major: int
     kind: str
     folder: Path
+    driver: Sequence[str]
     pieces: tuple[Piece, ...]
     # The words of clang's own call before the inputs and behind them.
     before: tuple[str, ...]
@@ -169,7 +170,7 @@ class Lines:
         text = " ".join(words[1:])
         done = _run(self.folder, *self.before, *words, *self.behind, "-o", "theirs")
         theirs = self._judged("theirs", line) if not done.returncode else _said(done)
-        done = _run(self.folder, *_driver(self.major, self.folder), *words, "-o", "ours")
+        done = _run(self.folder, *self.driver, *words, "-o", "ours")
         ours = self._judged("ours", line) if not done.returncode else _said(done)
         return Outcome(text, theirs, ours, is_refused=bool(done.returncode))
 
@@ -206,24 +207,31 @@ class Lines:
 
 
 def make_lines(
-    major: int, kind: str, folder: Path, *, has_openmp: bool, only: Collection[int] = ()
+    major: int,
+    kind: str,
+    folder: Path,
+    *,
+    has_openmp: bool,
+    only: Collection[int] = (),
+    driver: Sequence[str] = OURS,
 ) -> Lines:
     """Make what lines are made of, all of it or the pieces of some numbers.
 
     Raises CalledProcessError where a tool fails.
     """
     _make_runtimes(folder)
+    driver = _with_paths(driver, major, folder)
     pieces = pieces_of(kind, has_openmp=has_openmp)
     pieces = tuple(piece for piece in pieces if not only or piece.number in only)
     for piece in pieces:
-        _make(piece, major, folder)
-    made = Lines(major, kind, folder, pieces, (), ())
+        _make(piece, driver, major, folder)
+    made = Lines(major, kind, folder, driver, pieces, (), ())
     # clang gets the tools, libraries and runtime that the driver names to it.
     shown = next(piece for piece in pieces if piece.is_ours)
     line = made._main([(shown.number, "{}")])
     done = _must(
         folder,
-        *_driver(major, folder),
+        *driver,
         *line,
         "-v",
         f"-save-temps={folder / 'temps'}",
@@ -235,7 +243,7 @@ def make_lines(
     first = words.index("main.o")
     last = words.index("-o", first)
     behind = (*words[first + len(line) : last], *(_libomptarget(major) if has_openmp else ()))
-    return Lines(major, kind, folder, pieces, tuple(words[:first]), behind)
+    return Lines(major, kind, folder, driver, pieces, tuple(words[:first]), behind)
 
 
 def _libomptarget(major: int) -> tuple[str, ...]:
@@ -244,24 +252,22 @@ def _libomptarget(major: int) -> tuple[str, ...]:
     return str(library), f"-Wl,-rpath,{folder}"
 
 
-def _make(piece: Piece, major: int, folder: Path) -> None:
+def _make(piece: Piece, driver: Sequence[str], major: int, folder: Path) -> None:
     """Make an object, a static library and a thin one of a piece."""
     output = f"p{piece.number}.o"
-    making: Callable[[Piece, int, Path], tuple[object, ...]] = _theirs
-    if piece.is_ours:
-        making = _ours
-    _must(folder, *making(piece, major, folder), "-o", output)
+    words = _ours(piece, driver, folder) if piece.is_ours else _theirs(piece, major, folder)
+    _must(folder, *words, "-o", output)
     archiver = Path(f"/usr/lib/llvm-{major}/bin/llvm-ar")
     _must(folder, archiver, "rcs", f"lib{output}.a", output)
     _must(folder, archiver, "rcsT", f"libthin{output}.a", output)
 
 
-def _ours(piece: Piece, major: int, folder: Path) -> tuple[object, ...]:
+def _ours(piece: Piece, driver: Sequence[str], folder: Path) -> tuple[object, ...]:
     source = folder / f"p{piece.number}.mlir"
     text = KERNEL.format(number=piece.number, kernel=piece.name)
     source.write_text(text, encoding="utf-8")
     archs = ",".join(piece.archs) or HOST
-    return (*_driver(major, folder), "-c", f"--offload-arch={archs}", source)
+    return (*driver, "-c", f"--offload-arch={archs}", source)
 
 
 def _theirs(piece: Piece, major: int, folder: Path) -> tuple[object, ...]:
@@ -311,9 +317,9 @@ def _archs_with(binary: Path, kernel: str) -> set[str]:
     return found
 
 
-def _driver(major: int, folder: Path) -> tuple[str, ...]:
+def _with_paths(driver: Sequence[str], major: int, folder: Path) -> tuple[str, ...]:
     paths = (f"--cuda-path={folder / 'cuda'}", f"--rocm-path={folder / 'rocm'}")
-    return (*OURS, f"--for-clang={major}", *paths)
+    return (*driver, f"--for-clang={major}", *paths)
 
 
 def _clang(major: int) -> str:

@@ -18,6 +18,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "data").mkdir(parents=True)
     monkeypatch.setattr(tables, "__file__", str(folder / "tables.py"))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
     file = folder / "data" / "rows.yaml"
     file.write_text("rows: [1]\n")
     return file

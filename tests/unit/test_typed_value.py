@@ -68,11 +68,11 @@ def _reads_a_type(tree: ast.AST) -> Iterator[bool]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("msgspec"):
             yield any(alias.name in {"convert", "decode", "Decoder"} for alias in node.names)
-        elif isinstance(node, ast.Attribute):
+        elif isinstance(node, ast.Attribute) and node.attr in {"convert", "Decoder"}:
             yield ast.unparse(node) in {
                 "msgspec.convert",
                 "msgspec.json.Decoder",
                 "msgspec.msgpack.Decoder",
             }
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".decode"):
-            yield any(word.arg == "type" for word in node.keywords)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node.func.attr == "decode" and any(word.arg == "type" for word in node.keywords)
