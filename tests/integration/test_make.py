@@ -181,7 +181,7 @@ def copies(place: Path, names: Sequence[str]) -> None:
 def test_make_and_all_its_compilers_run_no_more_at_once_than_make_was_told(
     mlir_offload: list[str], tmp_path: Path, logged: Prefix, jobs: int
 ) -> None:
-    # Two compilers with two GPUs each would run four programs at once.
+    # Two compilers with two GPUs each could run four programs at once.
     names = ["a", "b"]
     copies(tmp_path, names)
     archs = "--offload-arch=sm_80,sm_90"
