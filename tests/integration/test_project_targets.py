@@ -24,7 +24,7 @@ extern int length(void);
 void _mlir_ciface_run0(long n);
 int main(void) { _mlir_ciface_run0(length()); return 0; }
 """
-# Exceptions are part of the library of C++.
+# Exceptions need the runtime library of C++.
 TEXT = """\
 extern "C" int length() { try { throw 3; } catch (int length) { return length; } }
 """

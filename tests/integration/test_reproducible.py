@@ -55,8 +55,8 @@ OUTPUTS: Mapping[tuple[str, ...], Sequence[str]] = {
 def archs_of(release: int, form: Sequence[str], targets: Sequence[str]) -> str:
     """Return the targets that a release of LLVM makes this form of device code for.
 
-    Two GPUs of one kind, whose order must not matter, are in the builds of one source. What contains
-    the device code of an object, in another wrapping, is for one GPU.
+    Two GPUs of one kind, whose order must not matter, are in the builds of one source. Outputs
+    that contain the device code of an object in another form are for one GPU.
     """
     cannot = {"gfx90a", "spirv64"} if release < 22 else set[str]()
     if "square.mlir" in form:

@@ -22,6 +22,8 @@ from mlir_offload.toolchain.target import Kind, host_triple
 INPUTS = Path(__file__).parent / "runtime"
 BIN = Path("/usr/lib/llvm-22/bin")
 CLANG = BIN / "clang"
+# GNU ld reads the symbols of libLLVM, which libomptarget needs, for half a second.
+LINK = ("--offload-link", "-fuse-ld=lld")
 COMPILE = ("-O1", "-g0", "-w", "-fPIC", "-DLLVM_MAJOR=22", f"-I{runtime_include_directory()}", "-c")
 KINDS = (Kind.OPENMP,)
 MARKS = {"program": 1, "first": 2, "second": 3}
@@ -74,9 +76,7 @@ def build(
     libraries = runtime_link_arguments(KINDS, {Kind.OPENMP: libomptarget})
     for name, host in hosts.items():
         how = (main, "-Wl,--export-dynamic-symbol=*") if name == "program" else ("-shared",)
-        command(
-            CLANG, "--offload-link", host, runtime, *how, *libraries, "-lm", "-o", directory / name
-        )
+        command(CLANG, *LINK, host, runtime, *how, *libraries, "-lm", "-o", directory / name)
     return Built(*(directory / name for name in MARKS))
 
 
@@ -218,7 +218,7 @@ def libraries(
         command(*mlir_offload, *shared, source, "-o", path)
     embedding, embedded = ("--embed-runtime", "-fPIC", "-c"), directory / "embedded.o"
     command(*mlir_offload, "--llvm=22", *embedding, "--offload-arch=host", source, "-o", embedded)
-    command(CLANG, "--offload-link", "-shared", embedded, "-ldl", "-lpthread", "-o", paths[-1])
+    command(CLANG, *LINK, "-shared", embedded, "-ldl", "-lpthread", "-o", paths[-1])
     return paths
 
 

@@ -22,6 +22,8 @@ INPUTS = Path(__file__).parent / "runtime"
 RUNNER = ProcessRunner()
 KINDS = (Kind.OPENMP,)
 DEVICE_LINK = f"-Wl,--device-linker={host_triple()}=-lm"
+# GNU ld reads the symbols of libLLVM, which libomptarget needs, for half a second.
+LINKER = "-fuse-ld=lld"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ def _link(consumer: Consumer, objects: tuple[Path, ...], output: Path, *flags: s
     _run(
         consumer.bin / "clang",
         "--offload-link",
+        LINKER,
         *objects,
         "-o",
         output,
@@ -279,7 +282,8 @@ def test_libraries_with_kernels_share_what_the_program_sets(
     user = _compile(consumer, "linked_user.c", tmp_path / "user.o")
     program = tmp_path / "user"
     _run(
-        consumer.bin / "clang", user, *libraries, f"-Wl,-rpath,{libraries[0].parent}", "-o", program
+        *(consumer.bin / "clang", LINKER, user, *libraries),
+        *(f"-Wl,-rpath,{libraries[0].parent}", "-o", program),
     )
     completed = _start(program)
     assert (completed.returncode, completed.stdout) == (0, "ended\n"), completed.stderr

@@ -123,11 +123,12 @@ def test_a_bundle_for_an_older_release_is_in_its_form(
 
 @pytest.mark.llvm(22)
 def test_equal_sources_give_equal_bytes_in_any_place_and_tell_none(
-    tmp_path: Path, mlir_offload: list[str]
+    tmp_path: Path, fresh_mlir_offload: list[str]
 ) -> None:
     made = []
+    # Each starts Python anew: its sets have another order.
     for name in ("one", "another"):
-        machine = lowering_machine(tmp_path / name, 22, mlir_offload)
+        machine = lowering_machine(tmp_path / name, 22, fresh_mlir_offload)
         source = shutil.copy(EXAMPLES / "saxpy.mlir", machine.home)
         # The second one by its full name, with other names in front of it.
         spelled = source if name == "one" else "saxpy.mlir"

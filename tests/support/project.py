@@ -61,7 +61,7 @@ def run_in(
 
 
 def call_by(command: Sequence[str], file: Path) -> None:
-    """Let an emitted build file call the compiler by this command, which starts sooner."""
+    """Replace the compiler of an emitted build file by this command, which starts faster."""
     text = file.read_text(encoding="utf-8")
     own = shlex.join((sys.executable, "-m", "mlir_offload.driver"))
     assert text.count(own) == 1

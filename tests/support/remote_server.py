@@ -211,7 +211,7 @@ def write_command(file: Path, **environment: str) -> Path:
     values = {
         "PYTHONPATH": str(ROOT / ".importroot"),
         "PYTHONDONTWRITEBYTECODE": "1",
-        # What the other tests have compiled: an installed package is compiled, too.
+        # The bytecode that the other tests use: an installed package contains bytecode, too.
         "PYTHONPYCACHEPREFIX": os.environ.get("PYTHONPYCACHEPREFIX", ""),
         **environment,
     }

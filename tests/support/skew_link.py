@@ -29,7 +29,8 @@ def _hip(module: Module) -> tuple[str, ...]:
 def _openmp(module: Module, consumer: int) -> tuple[str, ...]:
     runtime = _RUNTIMES[consumer]
     return (
-        *("-fopenmp", "-fopenmp-targets=x86_64-pc-linux-gnu"),
+        # GNU ld reads the symbols of libLLVM, which libomptarget needs, for half a second.
+        *("-fopenmp", "-fopenmp-targets=x86_64-pc-linux-gnu", "-fuse-ld=lld"),
         *(f"-L{_runtime(module.folder, runtime)}", f"-L{_LIBRARIES}"),
         f"-Wl,-rpath,/usr/lib/llvm-{runtime}/lib:{_LIBRARIES}",
     )
