@@ -256,3 +256,18 @@ define i32 @f() {
  ret i32 %r
 }
 !0 = !{}
+;--- dead_on_return(
+declare void @f(ptr dead_on_return(8))
+;--- denormal_fpenv(
+declare void @f() denormal_fpenv(float: preservesign)
+;--- nooutline, flatten, noipa
+declare void @f() nooutline flatten noipa
+;--- atomicrmw fmaximumnum
+define void @f(ptr %p) {
+ %r = atomicrmw fmaximumnum ptr %p, float 1.0 seq_cst
+ ret void
+}
+;--- a byte type
+define b8 @f(b8 %p) {
+ ret b8 %p
+}
