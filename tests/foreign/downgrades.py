@@ -78,8 +78,10 @@ def _outcome(text: str, original: str, reader: Reader, newest: Reader, triple: s
 def _comparable(text: str) -> str:
     """Return a module without promises, and with its declarations in order: another name has another place."""
     text = _PROMISES.sub("", text)
-    others = (line for line in _DECLARED.sub("", text).splitlines(keepends=True) if line.strip())
-    return "".join((*sorted(_DECLARED.findall(text)), *others))
+    lines = _DECLARED.sub("", text).splitlines(keepends=True)
+    others = (line for line in lines if line.strip() and not line.startswith(";"))
+    declared = sorted(_DECLARED.findall(text), key=lambda line: line.partition("@")[2])
+    return "".join((*declared, *others))
 
 
 def main() -> int:
