@@ -189,6 +189,21 @@ declare void @f() sanitize_alloc_token
 declare void @f() memory(target_mem0: read)
 ;--- memory(target_mem:)
 declare void @f() memory(target_mem: read)
+;--- dead_on_return(
+declare void @f(ptr dead_on_return(8))
+;--- denormal_fpenv(
+declare void @f() denormal_fpenv(float: preservesign)
+;--- nooutline, flatten, noipa
+declare void @f() nooutline flatten noipa
+;--- atomicrmw fmaximumnum
+define void @f(ptr %p) {
+ %r = atomicrmw fmaximumnum ptr %p, float 1.0 seq_cst
+ ret void
+}
+;--- a byte type
+define b8 @f(b8 %p) {
+ ret b8 %p
+}
 ;--- f0x
 @g = global double f0x41E0000000000001
 ;--- +inf or +qnan

@@ -233,6 +233,14 @@ NEWER = {
         "uitofp nneg i32",
     ),
     "numbers-of-23": (NUMBERS_OF_23, NUMBERS_OF_22),
+    "size-dead-on-return": (
+        "declare void @f(ptr dead_on_return(8) dereferenceable(8), ptr dead_on_return)\n",
+        "(ptr dead_on_return dereferenceable(8), ptr dead_on_return)",
+    ),
+    "promises-of-23": (
+        "declare void @f() nooutline cold flatten noipa\n",
+        "declare void @f() cold",
+    ),
 }
 ROWS = {row.what: row for row in load_rows()}
 
@@ -290,6 +298,11 @@ def test_text_of_llvm_23_is_put_so_that_llvm_22_reads_it(what: str) -> None:
     assert expected in older
     assert reads(22, text) != ""
     assert reads(22, older) == ""
+
+
+def test_what_becomes_of_subnormal_numbers_is_not_left_out() -> None:
+    with pytest.raises(CompatibilityError, match=r"denormal_fpenv.*\[LL001\]"):
+        downgrade("declare void @f() denormal_fpenv(preservesign)\n", reader=22)
 
 
 def test_text_that_no_row_makes_older_is_checked_for_its_reader() -> None:

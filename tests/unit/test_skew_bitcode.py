@@ -225,6 +225,16 @@ def test_bounds_of_clusters_are_told_to_each_release_that_does_not_read_them_as_
             assert errors(list(check_text(text, Consumer(release)))) & {"BC015"} == expected
 
 
+@pytest.mark.parametrize("name", ["denormal-fp-math", "denormal-fp-math-f32"])
+def test_an_attribute_that_a_newer_release_does_not_look_at_in_text_is_told(name: str) -> None:
+    text = function(" ret void") + "attributes #0 = { VALUE }\n"
+    flushes = text.replace("VALUE", f'"{name}"="preserve-sign,preserve-sign"')
+    keeps = text.replace("VALUE", f'"{name}"="ieee,ieee"')
+    assert not errors(list(check_text(keeps, Consumer(23))))
+    assert not errors(list(check_text(flushes, Consumer(22))))
+    assert errors(list(check_text(flushes, Consumer(23)))) == {"LL003"}
+
+
 EXPRESSIONS = """!llvm.module.flags = !{!0}
 !llvm.dbg.cu = !{!1}
 !x = !{!DIExpression(DW_OP_constu, 23, OPERATION)}

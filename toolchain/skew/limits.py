@@ -125,6 +125,7 @@ class LimitsTable(Struct, frozen=True):
     taken_rightly: tuple[str, ...]
     sign_extended_since: int
     noundef_of_loads_since: int
+    text_attributes_gone: Mapping[str, int]
     rounded_decimals_since: int
 
     def back_end_since(self, triple: str, construct: str) -> int:
@@ -227,6 +228,9 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
         sign_extended_since=int(table["sign_extended_since"]),
         rounded_decimals_since=int(table["rounded_decimals_since"]),
         noundef_of_loads_since=int(table["noundef_of_loads_since"]),
+        text_attributes_gone={
+            str(name): int(gone) for name, gone in table["text_attributes_gone"].items()
+        },
     )
 
 

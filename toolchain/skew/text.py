@@ -31,6 +31,7 @@ _TRIPLE = ir_line('target triple = "`triple:string`"')
 _LAYOUT = ir_line('target datalayout = "`layout:string`"')
 _FUNCTION = ir_line("`keyword:declare|define` `head`@`name:name`(`rest:rest`")
 _DEFINED = ir_line("define `head`@`name:name`(`rest:rest`{`end`\n`body:lines`}")
+_DENORMAL = ir_pattern('"`name:bare`"="`value:string`"')
 _EXPRESSION = ir_pattern("!DIExpression(`operations:some`)")
 _GROUP = ir_line("attributes #`number:number` = {`attributes:rest`}")
 _LAUNCH = ir_pattern('"`bound:(`nvvm.`word``)`"')
@@ -112,6 +113,7 @@ def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
     yield from _constructs(text, consumer)
     yield from _numbers(text, consumer)
     yield from _debug_operations(text, consumer)
+    yield from _attributes_gone(text, consumer)
     triple = text_triple(text)
     groups = {match[1]: match[2] for match in _GROUP.finditer(text)}
     for match in _FUNCTION.finditer(text):
@@ -170,6 +172,17 @@ def _numbers(text: str, consumer: Consumer) -> Iterator[Skew]:
         if match[1] and not _is_exact(float(match[2]), match[1]):
             values = {"construct": match[0], "needed": since, "consumer": consumer.llvm}
             yield _at(Skew("LL001", values), text, match.start())
+            return
+
+
+def _attributes_gone(text: str, consumer: Consumer) -> Iterator[Skew]:
+    """Report attributes that a release passes over, but those whose value is the default."""
+    gone = load_limits().text_attributes_gone
+    for match in _DENORMAL.finditer(text) if consumer.llvm >= min(gone.values()) else ():
+        since = gone.get(match["name"])
+        if since is not None and set(match["value"].split(",")) != {"ieee"}:
+            values = {"construct": match["name"], "gone": since, "consumer": consumer.llvm}
+            yield _at(Skew("LL003", values), text, match.start())
             return
 
 

@@ -38,7 +38,9 @@ def strip_attribute(tokens: list[Token], row: DowngradeRow) -> None:
         if place >= len(tokens) or not tokens[place].is_word(*row.names):
             continue
         end = _argument_end(tokens, place)
-        if row.argument is not None and spell(tokens[place + 2 : end - 1]).strip() != row.argument:
+        argument = spell(tokens[place + 2 : end - 1]).strip()
+        wanted = argument if row.argument == "any" and argument else row.argument
+        if wanted not in {None, argument}:
             continue
         if row.action == "rename":
             tokens[place:end] = [Token(TokenKind.WORD, row.to)]
