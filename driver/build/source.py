@@ -302,10 +302,10 @@ def _annotate(
         binary=binary,
         kinds=tuple(dict.fromkeys(target.kind for target in context.targets)),
         devices=tuple(module.ir for module in device),
-        finished=tuple(
-            annotate.FinishedFile(image.target.kind, image.path, names)
+        linked_images=tuple(
+            annotate.LinkedImageFile(image.target.kind, image.path, names)
             for module, names in kernels.items()
-            for image in module.finished
+            for image in module.linked_images
         ),
         kernels=tuple(dict.fromkeys(name for names in kernels.values() for name in names)),
         declared=split.declared,

@@ -55,7 +55,7 @@ def _is_taken(context: BuildContext) -> bool:
     if cuda is None:
         return False
     version = (cuda.version.major, cuda.version.minor)
-    return load_abi(context.consumer).takes_finished_cubins(version)
+    return load_abi(context.consumer).takes_linked_cubins(version)
 
 
 def _linked_names(context: BuildContext) -> tuple[str, ...]:
