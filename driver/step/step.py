@@ -131,7 +131,7 @@ STEP_OPTIONS: Mapping[str, Option] = {
     "device_libraries": _value("--device-lib", "bitcode that kernels may call"),
     "fast_math": _flag("--fast-math", "let floating-point operations be inexact"),
     "fatbinary": _value("--fatbinary", "fatbinary of CUDA"),
-    "fibers": _flag("--fibers", "a stack for each work-item, so that nothing is to do"),
+    "fibers": _flag("--fibers", "a stack for each thread, so that nothing is to do"),
     "linked_images": Option(
         # Builds and archives of before name the second one.
         ("--linked-image=", "--finished="),

@@ -82,7 +82,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def standin(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """Return programs whose work-items have canaries instead of guard pages."""
+    """Return programs whose threads have canaries instead of guard pages."""
     return build(tmp_path_factory.mktemp("canaries"), None, NO_GUARDS)
 
 
@@ -171,7 +171,7 @@ def test_a_used_up_stack_is_reported_if_linux_has_no_guard_pages_without_mapping
 ) -> None:
     done = run(standin, "overflow")
     assert done.returncode == EXIT_STATUS
-    assert "mlir-offload: error: a work-item used more than 256 KiB of stack" in done.stderr
+    assert "mlir-offload: error: a thread used more than 256 KiB of stack" in done.stderr
     assert "kernel: overflow" in done.stderr
 
 
