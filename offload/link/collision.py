@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mlir_offload.offload.elf import ElfFile, SectionType, read_elf
-from mlir_offload.offload.host.annotate import LOCAL_HANDLE_PREFIX, LOCAL_STUB_PREFIX
+from mlir_offload.offload.host.embed import LOCAL_HANDLE_PREFIX, LOCAL_STUB_PREFIX
 from mlir_offload.offload.host.mangling import stub_symbol
 from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.kind_format import format_of

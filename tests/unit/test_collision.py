@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.hostile import bit_flips, extreme_fields, spliced, survives
 
-from mlir_offload.offload.host.annotate import HostKernel, render_stub
+from mlir_offload.offload.host.embed import HostKernel, render_stub
 from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.offload.link.collision import (
     Collision,

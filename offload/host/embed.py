@@ -1,4 +1,4 @@
-"""Annotate a host module: embed the device images, register the kernels, resolve the launches.
+"""Embed offload data in a host module: put in the device images, register the kernels, resolve the launches.
 
 mlir-translate loads a binary for each `gpu.module`: when the program starts (LLVM 20 and newer), or at each
 launch. Nothing of that is left: each launch names the address of its kernel, which is that of a host function, its
@@ -249,7 +249,7 @@ def _pack_argument(index: int, kind: str) -> list[str]:
     ]
 
 
-def annotate_host(  # noqa: PLR0913 (the parts of one module)
+def embed_offload_data(  # noqa: PLR0913 (the parts of one module)
     ll_text: str,
     *,
     kernels: Sequence[HostKernel],
