@@ -34,13 +34,13 @@ from mlir_offload.toolchain.tool import Role
 _DAMAGED = "BC005"
 
 
-@command("check", click.Argument(["files"], nargs=-1, type=PATH))
+@command("check", click.Argument(["files"], nargs=-1, type=PATH), for_clang=None)
 @click.pass_obj
 def check(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     runner: Runner,
     files: tuple[Path, ...],
     llvm: str,
-    for_clang: str,
+    for_clang: str | None,
     cuda_path: str,
     rocm_path: str,
     driver: str,
@@ -70,10 +70,10 @@ def run_check(arguments: Sequence[str], runner: Runner) -> int:
     return int(call(check, arguments, runner) or 0)
 
 
-def _release(for_clang: str, places: SearchPlaces, runner: Runner) -> int:
+def _release(for_clang: str | None, places: SearchPlaces, runner: Runner) -> int:
     """Return the release that reads the files: the one named, or the one that would be chosen."""
-    if for_clang:
-        if not for_clang.isdecimal():
+    if for_clang is not None:
+        if not (for_clang.isascii() and for_clang.isdecimal()):
             msg = f"--for-clang={for_clang}: not a release of LLVM"
             raise UsageError(msg, hint="name the release that reads the files, such as 22")
         learn_named(for_clang, places, runner, os.environ)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -37,7 +38,7 @@ class EntryField(Struct, frozen=True):
         return FIELD_BYTES[self.type]
 
 
-class EntryLayout(Struct, frozen=True):
+class EntryLayout(Struct, frozen=True, dict=True):
     """How host entries of an LLVM release are named, laid out and placed."""
 
     fields: tuple[EntryField, ...]
@@ -58,13 +59,13 @@ class EntryLayout(Struct, frozen=True):
         """Return the section that holds the entries of a kind."""
         return dict(self.sections)[device_kind(kind).offload_kind]
 
-    def field(self, name: str) -> EntryField | None:
-        """Return the member of that name, or None where this layout has none."""
-        return next((field for field in self.fields if field.name == name), None)
-
-    def offset_of(self, name: str) -> int:
-        """Return where a member that every layout has begins. Raises KeyError for another one."""
-        return {field.name: field.offset for field in self.fields}[name]
+    @cached_property
+    def places(self) -> Mapping[str, slice]:
+        """Return where the bytes of each member are in an entry, by its name."""
+        return {
+            field.name: slice(field.offset, field.offset + field.size_bytes)
+            for field in self.fields
+        }
 
 
 class EntryValues(Struct, frozen=True):

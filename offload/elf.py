@@ -274,23 +274,68 @@ def read_elf(view: ByteView) -> ElfFile:
     Raises VerificationError where it is none, is not 64-bit little-endian, or is damaged.
     """
     view = view.part(0, view.size, "content", form="ELF file")
+    header = _read_header(view)
+    if not header.sections_at:
+        sections: tuple[ElfSection, ...] = ()
+    else:
+        rows, names = _section_rows(view, header)
+        sections = _named_sections(view, rows, names)
+    return ElfFile(
+        view,
+        header.type,
+        header.machine,
+        header.flags,
+        header.os_abi,
+        header.abi_version,
+        sections,
+    )
+
+
+def symbol_strings(view: ByteView) -> Iterator[bytes]:
+    """Return the names in the symbol tables of an ELF file, as they follow each other; nothing else is read.
+
+    Raises VerificationError as `read_elf`.
+    """
+    view = view.part(0, view.size, "content", form="ELF file")
+    header = _read_header(view)
+    rows = _section_rows(view, header)[0] if header.sections_at else []
+    for row in rows:
+        if row[1] == SectionType.SYMTAB and 0 < row[6] < len(rows):
+            offset, size = rows[row[6]][4:6]
+            yield view.read(offset, size, "symbol names")
+
+
+class _Header(NamedTuple):
+    os_abi: int
+    abi_version: int
+    type: int
+    machine: int
+    sections_at: int
+    flags: int
+    entry_size: int
+    section_count: int
+    names: int
+
+
+def _read_header(view: ByteView) -> _Header:
     if view.head(6) != ELF_MAGIC + _ELF64_LITTLE:
         raise view.malformed(0, "identification", "not a 64-bit little-endian ELF file")
     _, _, _, os_abi, abi_version, kind, machine, _, _, _, table, flags, *rest = view.unpack(
         _HEADER, 0, "header"
     )
-    _, _, _, entry_size, count, names = rest
-    if not table:
-        return ElfFile(view, kind, machine, flags, os_abi, abi_version, ())
-    if entry_size != _SECTION.size:
-        raise view.malformed(58, "section header size", f"found {entry_size}, expected 64")
+    return _Header(os_abi, abi_version, kind, machine, table, flags, *rest[3:])
+
+
+def _section_rows(view: ByteView, header: _Header) -> tuple[list[tuple[int, ...]], int]:
+    """Return the section headers as they are, and the number of the one that has their names."""
+    if header.entry_size != _SECTION.size:
+        reason = f"found {header.entry_size}, expected 64"
+        raise view.malformed(58, "section header size", reason)
     # With 65,280 sections and more the header's fields are too small: section 0 has the numbers.
-    first = view.unpack(_SECTION, table, "section header")
-    count = count or first[5]
-    names = first[6] if names == _EXTENDED_INDEX else names
-    rows = list(view.table(_SECTION, table, count, "section headers"))
-    sections = _named_sections(view, rows, names)
-    return ElfFile(view, kind, machine, flags, os_abi, abi_version, sections)
+    first = view.unpack(_SECTION, header.sections_at, "section header")
+    count = header.section_count or first[5]
+    names = first[6] if header.names == _EXTENDED_INDEX else header.names
+    return list(view.table(_SECTION, header.sections_at, count, "section headers")), names
 
 
 def _place(index: int) -> int:
@@ -304,8 +349,19 @@ def _named_sections(
     if not 0 <= names < len(rows):
         raise view.malformed(62, "section name index", f"there is no section {names}")
     offset, size = rows[names][4:6]
-    strings = StringTable(view.part(offset, size, "section names"))
+    text_at = StringTable(view.part(offset, size, "section names")).text_at
     return tuple(
-        ElfSection._make((index, strings.text_at(row[0]), *row[1:8], row[9]))
-        for index, row in enumerate(rows)
+        ElfSection(index, text_at(name), kind, flags, address, place, size, link, info, entry_size)
+        for index, (
+            name,
+            kind,
+            flags,
+            address,
+            place,
+            size,
+            link,
+            info,
+            _,
+            entry_size,
+        ) in enumerate(rows)
     )

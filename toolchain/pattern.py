@@ -147,6 +147,8 @@ _HOLES = {
     "callee": r"[@%][-\w$.]+",
     "node": r"!\d+",
     "indent": r" *",
+    # Before the type of the elements in an intrinsic's name.
+    "lanes": r"(?:v\d+)?",
     "type_name": r"%[-\w$.]+|\w+",
     "result": r"(?:%[-\w$.]+ = )?",
     "incoming": r"(?:[^\[\]]|\[[^\]]*\])*?",

@@ -11,9 +11,17 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile import clang_error, embed, gpu_cpp, launched, older
 from mlir_offload.driver.compile.context import BuildContext, clang_depfile_arguments
-from mlir_offload.driver.compile.device import compile_device, lower_device, lower_jointly
+from mlir_offload.driver.compile.device import (
+    compile_device,
+    lower_device,
+    lower_jointly,
+    lowered_text,
+    ordered_targets,
+)
 from mlir_offload.driver.compile.host_code import dump_arguments, host_command
 from mlir_offload.driver.compile.image import DeviceModule, kernels_of, select_modules
+from mlir_offload.driver.compile.kind_build import build_of
+from mlir_offload.driver.compile.linked_image import needs_no_link
 from mlir_offload.driver.compile.normalize import (
     normalized,
     runs_transform_scripts,
@@ -29,11 +37,11 @@ from mlir_offload.driver.system.parallel import parallel_map, pool, run_concurre
 from mlir_offload.offload import llvm_ir
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Completed
-from mlir_offload.toolchain.target import host_triple
+from mlir_offload.toolchain.target import Target, host_triple
 from mlir_offload.translate import diagnostics
 from mlir_offload.translate.host.module import check_host
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
-from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm, forms_of
+from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm, forms_of, lowering_for
 from mlir_offload.translate.lower import (
     host_pipeline_command,
     translate_command,
@@ -81,12 +89,56 @@ def compile_split(
     Return what became of the device modules.
     """
     with _joint(context, source, split, directory) as joint:
-        device, host = run_concurrently(
+        device, (host, is_finished) = run_concurrently(
             partial(make_images, joint, source, split.modules),
-            partial(make_host_ir, joint, source, split, directory),
+            partial(_make_host, joint, source, split, directory, output),
         )
-    finish_object(context, source, split, device, host, output)
+    if not is_finished or not all(image.is_linked for one in device for image in one.images):
+        finish_object(context, source, split, device, host, output)
     return device
+
+
+def _make_host(
+    context: BuildContext, source: Path, split: SplitFiles, directory: Path, output: Path
+) -> tuple[Path, bool]:
+    """Lower the host module, and make its object if that will hold no image; say whether it did."""
+    host = make_host_ir(context, source, split, directory)
+    device = _modules_to_be_linked(context, split)
+    if device:
+        finish_object(context, source, split, device, host, output)
+    return host, bool(device)
+
+
+def _modules_to_be_linked(context: BuildContext, split: SplitFiles) -> tuple[DeviceModule, ...]:
+    """Return the device modules, without their images, if each image will be a linked one.
+
+    That is known of a program whose parts were lowered together, and prints commands in one order.
+    """
+    if context.joint is None or context.options.dry_run:
+        return ()
+    found = []
+    for module in split.modules:
+        if module.objects:
+            return ()
+        texts = [
+            (target, lowered_text(module, lowering_for(module.module.needs, target)))
+            for target in ordered_targets(context, module)
+        ]
+        if not all(_will_be_linked(context, module, *pair) for pair in texts):
+            return ()
+        found.append(DeviceModule(module, texts[0][1], ()))
+    return tuple(found)
+
+
+def _will_be_linked(
+    context: BuildContext, module: ModuleFile, target: Target, lowered: Path
+) -> bool:
+    image = build_of(target.kind).image_file(context, lowered, target)
+    return (
+        image.path.suffix != ".bc"
+        and context.is_lowered(lowered)
+        and needs_no_link(context, module, lowered)
+    )
 
 
 @contextlib.contextmanager

@@ -22,7 +22,11 @@ from mlir_offload.driver.link import refused
 from mlir_offload.driver.link.device_link import DeviceLink, device_link, link_directory
 from mlir_offload.driver.link.finish import DeviceLinkedInputs, finish_collisions
 from mlir_offload.driver.link.read_files import note_read_files, noting_arguments
-from mlir_offload.driver.link.runner_library import explain_missing, runner_library_arguments
+from mlir_offload.driver.link.runner_library import (
+    explain_missing,
+    runner_library_arguments,
+    runner_library_folders,
+)
 from mlir_offload.driver.link.runtime import HostRuntime, host_runtime, memref_copy_objects
 from mlir_offload.driver.link.sanitizer import check_arguments, sanitizer_arguments
 from mlir_offload.driver.link.to_object import link_to_object
@@ -134,7 +138,8 @@ def _diagnose(
     failed = partial(link_error.diagnose_link, prepared.apart, prepared.remaining)
     run = ToolRun(completed, context.workspace, context.executor.sources)
     error = refused.diagnose_refused(context, contents, failed, run)
-    explain_missing(error, completed.stderr, context.mlir.version.major)
+    folders = runner_library_folders(context)
+    explain_missing(error, completed.stderr, context.mlir.version.major, folders)
     return error
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.offload.link.runner_library import (
+    RunnerLibrary,
     called_libraries,
+    defined_functions,
     find_library,
     load_runner_table,
 )
@@ -18,6 +20,7 @@ _FOLDER = "-L"
 _OBJECTS = frozenset({".o", ".a"})
 # As lld and GNU ld have it.
 _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(\w+)")
+_C_INTERFACE = "_mlir_ciface_"
 
 
 def runner_library_arguments(context: BuildContext) -> tuple[str, ...]:
@@ -28,7 +31,7 @@ def runner_library_arguments(context: BuildContext) -> tuple[str, ...]:
     """
     given = (path for path in context.options.inputs if path.suffix in _OBJECTS)
     made = (path for path in context.compiled.values() if path.exists())
-    folders = _folders(context)
+    folders = runner_library_folders(context)
     found = (find_library(one, folders) for one in called_libraries((*made, *given)))
     libraries = [path for path in found if path is not None]
     if not libraries:
@@ -38,24 +41,38 @@ def runner_library_arguments(context: BuildContext) -> tuple[str, ...]:
     return ("-Wl,--push-state,--as-needed", *files, "-Wl,--pop-state", *places)
 
 
-def _folders(context: BuildContext) -> list[Path]:
+def runner_library_folders(context: BuildContext) -> list[Path]:
+    """Return the directories of -L and those of the release that lowers."""
     named = [Path(item[2:]) for item in context.options.link_items if item.startswith(_FOLDER)]
     prefix = context.mlir.prefix
     return [*named, *(prefix / folder for folder in load_runner_table().folders)]
 
 
-def explain_missing(error: MlirOffloadError, stderr: str, major: int) -> None:
+def explain_missing(
+    error: MlirOffloadError, stderr: str, major: int, folders: Sequence[Path]
+) -> None:
     """Let the error of a link name the library of MLIR that has the function it did not find."""
     table = load_runner_table()
     for function, library in _named(_UNDEFINED.findall(stderr)):
-        package = table.package.format(major=major)
-        error.message = f"{function} is in lib{library}.so of LLVM {major}, which was not found"
-        error.hint = (
-            f"apt install {package}, name its folder with -L, or link a library of your own"
-        )
-        return
+        file = f"lib{library.name}.so of LLVM {major}"
+        found = find_library(library, folders)
+        if found is None:
+            package = table.package.format(major=major)
+            error.message = f"{function} is in {file}, which was not found"
+            error.hint = (
+                f"apt install {package}, name its folder with -L, or link a library of your own"
+            )
+            return
+        # Some functions take a descriptor only by its address, as the C interface passes it.
+        if f"{_C_INTERFACE}{function}" in defined_functions(found):
+            error.message = f"{file} has {function} only for calls by the C interface"
+            error.hint = (
+                f"declare {function} with `attributes {{llvm.emit_c_interface}}`,"
+                " or link a library of your own"
+            )
+            return
 
 
-def _named(functions: Iterable[str]) -> Sequence[tuple[str, str]]:
+def _named(functions: Iterable[str]) -> Sequence[tuple[str, RunnerLibrary]]:
     table = load_runner_table()
-    return [(name, one.name) for name in functions if (one := table.library_of(name))]
+    return [(name, one) for name in functions if (one := table.library_of(name))]

@@ -66,7 +66,23 @@ def compose(text: bytes, file: Path) -> YamlNode:
     if not nodes:
         msg = "the manifest is empty"
         raise UsageError(msg, hint="name the modules: 'modules: [a.mlir]'", location=str(file))
+    if _expanded(nodes[0], {}) > _MOST_NODES:
+        NodeReader(file).fail(nodes[0], f"the manifest expands to more than {_MOST_NODES:,} values")
     return nodes[0]
+
+
+def _expanded(node: YamlNode, known: dict[int, int]) -> int:
+    """Return how many values a node represents.
+
+    An alias follows its anchor, so that this recurses no deeper than the text nests. A node that contains
+    itself is counted once: the manifest has no recursive part, so that it is rejected by its type.
+    """
+    if not isinstance(node, YamlList | YamlMapping):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = 0
+        known[id(node)] = 1 + sum(_expanded(item, known) for item in node.items)
+    return known[id(node)]
 
 
 def _syntax_hint(text: bytes, error: yaml.MarkedYAMLError) -> str:
@@ -126,7 +142,6 @@ class NodeReader(Struct):
     """Reads nodes of YAML as what they must be; whatever is wrong has a place."""
 
     file: Path
-    _nodes_left: int = _MOST_NODES
 
     def fail(self, node: YamlNode, message: str, hint: str = "") -> NoReturn:
         """Raise UsageError with the place of the node."""
@@ -155,14 +170,12 @@ class NodeReader(Struct):
 
     def items(self, node: YamlNode, what: str) -> list[YamlNode]:
         """Return the nodes of a list."""
-        self._count(node)
         if not isinstance(node, YamlList):
             self.fail(node, f"{what} must be a list", "write [a, b], or one per line after '- '")
         return node.items
 
     def text(self, node: YamlNode, what: str) -> str:
         """Return a string as it is written."""
-        self._count(node)
         if not isinstance(node, YamlScalar) or node.is_null or not node.text:
             self.fail(node, f"{what} must be a string", "write a name, or a text in quotes")
         text = node.text
@@ -181,8 +194,3 @@ class NodeReader(Struct):
             return [(node, word) for word in shlex.split(text)]
         except ValueError as error:
             self.fail(node, f"{what}: {error}", "close the quotes, or write a list: [-O3, -g]")
-
-    def _count(self, node: YamlNode) -> None:
-        self._nodes_left -= 1
-        if self._nodes_left < 0:
-            self.fail(node, f"the manifest expands to more than {_MOST_NODES:,} values")

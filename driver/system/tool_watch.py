@@ -105,16 +105,25 @@ def tool_files(
 
 def _stamp_at(path: Path) -> str:
     try:
-        return file_stamp(path.stat())
+        return _content_stamp(path.stat())
     except OSError:
         return ""
 
 
+def _content_stamp(status: os.stat_result) -> str:
+    """Return what differs when a file is another one, or was written, but not when it gets a link.
+
+    `perf record` makes hard links of the programs that run, and so do sandboxes and backups.
+    """
+    return f"{status.st_dev}-{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
+
+
 def file_stamp(status: os.stat_result) -> str:
-    """Return what differs when a file is another one, or was written."""
-    # The time of the last change of any kind cannot be set back, as that of the content can.
-    times = (status.st_mtime_ns, status.st_ctime_ns)
-    return "-".join(map(str, (status.st_dev, status.st_ino, status.st_size, *times)))
+    """Return what differs when anything about a file has changed.
+
+    The time of the last change of any kind cannot be set back, as that of the content can.
+    """
+    return f"{_content_stamp(status)}-{status.st_ctime_ns}"
 
 
 _ELF = b"\x7fELF"

@@ -70,15 +70,20 @@ def _read_header(view: ByteView, offset: int) -> tuple[str, int]:
     return header[:16].decode(errors="replace").rstrip("\0").strip(), int(size)
 
 
+def _is_number(text: str) -> bool:
+    """Return whether it is made of the digits 0 to 9; `int` reads neither of ² and ③."""
+    return text.isascii() and text.isdecimal()
+
+
 def _named(view: ByteView, label: str, names: bytes, content: ByteView) -> tuple[str, ByteView]:
     """Return the name of a member and its content, in front of which BSD puts long names."""
     if label in _TABLES:
         return label, content
-    if label.startswith(_BSD_NAME) and label[3:].isdigit():
+    if label.startswith(_BSD_NAME) and _is_number(label[3:]):
         size = min(int(label[3:]), _LONGEST_NAME)
         name = content.read(0, size, "member name").rstrip(b"\0").decode(errors="replace")
         return name, content.part(size, content.size - size, "member")
-    if label.startswith("/") and label[1:].isdigit():
+    if label.startswith("/") and _is_number(label[1:]):
         start = int(label[1:])
         end = names.find(b"/\n", start, start + _LONGEST_NAME)
         if end < 0:  # Microsoft's tools end a name with a NUL.

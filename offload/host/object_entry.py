@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, to_builtins
 
@@ -10,6 +10,7 @@ from mlir_offload.offload.abi import EntryLayout, entry_layout, entry_layouts, k
 from mlir_offload.offload.elf import ElfFile, ElfSection, SectionType
 from mlir_offload.offload.learned_section import read_learned
 from mlir_offload.toolchain.learned_row import EntriesRow
+from mlir_offload.toolchain.tables import table_cache
 
 
 class HostEntry(Struct, frozen=True):
@@ -39,15 +40,34 @@ def read_entries(elf: ElfFile) -> tuple[HostEntry, ...]:
 
     Raises VerificationError where an array is damaged.
     """
-    known = (*learned_layouts(elf), *entry_layouts())
-    names = tuple({base for layout in known for _, base in layout.sections})
+    learned = tuple(learned_layouts(elf))
+    names = _array_names(learned) if learned else _usual_names()
     return tuple(
         entry
         for section in elf.sections
         if section.name.startswith(names) and section.type == SectionType.PROGBITS and section.size
-        for kind, layouts in _arrays_named(section.name, known)
+        for kind, layouts in (
+            _arrays_named(section.name, (*learned, *entry_layouts()))
+            if learned
+            else _usual_arrays(section.name)
+        )
         for entry in _read_array(elf, section, kind, layouts)
     )
+
+
+def _array_names(learned: Iterable[EntryLayout]) -> tuple[str, ...]:
+    """Return the sections of these layouts and of all that the table knows, without suffixes."""
+    return tuple({base for layout in (*learned, *entry_layouts()) for _, base in layout.sections})
+
+
+@table_cache
+def _usual_names() -> tuple[str, ...]:
+    return _array_names(())
+
+
+@table_cache
+def _usual_arrays(name: str) -> tuple[tuple[str, list[EntryLayout]], ...]:
+    return tuple(_arrays_named(name, entry_layouts()))
 
 
 def learned_layouts(elf: ElfFile) -> Iterator[EntryLayout]:
@@ -89,26 +109,26 @@ def _read_array(
         (item for item in layouts if (item.fields[0].name == "address") == starts_with_address),
         layouts[0],
     )
-    for start in range(0, content.size - layout.size_bytes + 1, layout.size_bytes):
-        raw = content.read(start, layout.size_bytes, "entry")
-        place = layout.offset_of("name")
-        name = elf.text_of(pointers.get(start + place, (-1, _number(raw, layout, "name"))))
+    size_bytes, places = layout.size_bytes, layout.places
+    named_at = places["name"].start
+    for start in range(0, content.size - size_bytes + 1, size_bytes):
+        raw = content.read(start, size_bytes, "entry")
+        name = elf.text_of(pointers.get(start + named_at) or (-1, _number(raw, places, "name")))
         if not name:
             continue
         yield HostEntry(
-            kind=kind or kind_name(_number(raw, layout, "kind")),
+            kind=kind or kind_name(_number(raw, places, "kind")),
             name=name,
-            size_bytes=_number(raw, layout, "size"),
-            flags=_number(raw, layout, "flags"),
-            data=_number(raw, layout, "data"),
+            size_bytes=_number(raw, places, "size"),
+            flags=_number(raw, places, "flags"),
+            data=_number(raw, places, "data"),
             section=section.name,
             fields=len(layout.fields),
             is_device_linked=is_device_linked,
         )
 
 
-def _number(raw: bytes, layout: EntryLayout, name: str) -> int:
-    member = layout.field(name)
-    if member is None:
-        return 0
-    return int.from_bytes(raw[member.offset : member.offset + member.size_bytes], "little")
+def _number(raw: bytes, places: Mapping[str, slice], name: str) -> int:
+    """Return a member of an entry; 0 where its layout does not have it."""
+    place = places.get(name)
+    return int.from_bytes(raw[place], "little") if place else 0

@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from mlir_offload.offload.container.archive import is_archive, iterate_members
-from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf
-from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, open_view
+from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf, symbol_strings
+from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.tables import load_table
 
 
@@ -26,6 +26,7 @@ class RunnerTable(Struct, frozen=True):
     """The libraries of every release, and where a release has them."""
 
     folders: tuple[str, ...]
+    words: tuple[bytes, ...]
     file: str
     package: str
     libraries: tuple[RunnerLibrary, ...]
@@ -41,6 +42,10 @@ class RunnerTable(Struct, frozen=True):
         # Objects are full of zeros: most are passed over at a glance.
         return re.compile(rf"\0(?!\0)(?:{names})\0".encode())
 
+    def may_name(self, data: bytes) -> bool:
+        """Return whether a word of the functions is in the data: far faster than to look for them."""
+        return any(word in data for word in self.words)
+
 
 @cache
 def load_runner_table() -> RunnerTable:
@@ -50,7 +55,13 @@ def load_runner_table() -> RunnerTable:
         RunnerLibrary(row["name"], re.compile(row["functions"], re.ASCII))
         for row in table["libraries"]
     )
-    return RunnerTable(tuple(table["folders"]), table["file"], table["package"], tuple(libraries))
+    return RunnerTable(
+        folders=tuple(table["folders"]),
+        words=tuple(word.encode() for word in table["words"]),
+        file=table["file"],
+        package=table["package"],
+        libraries=tuple(libraries),
+    )
 
 
 def called_libraries(paths: Iterable[Path]) -> tuple[RunnerLibrary, ...]:
@@ -59,8 +70,7 @@ def called_libraries(paths: Iterable[Path]) -> tuple[RunnerLibrary, ...]:
     Raises InputOutputError for a file that cannot be read, VerificationError for a damaged one.
     """
     table = load_runner_table()
-    wanted = table.any_function
-    names = {name for path in paths for name in _undefined(path, wanted)}
+    names = {name for path in paths for name in _undefined(path, table)}
     found = {table.library_of(name) for name in names}
     return tuple(one for one in table.libraries if one in found)
 
@@ -71,24 +81,32 @@ def find_library(library: RunnerLibrary, folders: Sequence[Path]) -> Path | None
     return next((path for folder in folders for path in sorted(folder.glob(pattern))), None)
 
 
-def _undefined(path: Path, wanted: re.Pattern[bytes]) -> Iterator[str]:
+def defined_functions(library: Path) -> frozenset[str]:
+    """Return the functions that a shared library offers.
+
+    Raises InputOutputError for a file that cannot be read, VerificationError for a damaged one.
+    """
+    with open_view(library) as view:
+        symbols = read_elf(view).symbols(".dynsym")
+        return frozenset(one.name for one in symbols if one.is_function and not one.is_undefined)
+
+
+def _undefined(path: Path, table: RunnerTable) -> Iterator[str]:
     with open_view(path) as view:
         if not is_archive(view):
-            yield from _undefined_in(view, wanted)
+            yield from _undefined_in(view, table)
             return
         for member in iterate_members(view):
             if member.content is not None:
-                yield from _undefined_in(member.content, wanted)
+                yield from _undefined_in(member.content, table)
 
 
-def _undefined_in(view: ByteView, wanted: re.Pattern[bytes]) -> Iterator[str]:
-    if view.head(4) != ELF_MAGIC:
-        return
-    if view.size <= CHUNK_BYTES and not wanted.search(view.whole()):
+def _undefined_in(view: ByteView, table: RunnerTable) -> Iterator[str]:
+    if view.head(4) != ELF_MAGIC or not any(map(table.may_name, symbol_strings(view))):
         return
     elf = read_elf(view)
     if elf.is_relocatable:
-        yield from _undefined_names(elf, wanted)
+        yield from _undefined_names(elf, table.any_function)
 
 
 def _undefined_names(elf: ElfFile, wanted: re.Pattern[bytes]) -> Iterator[str]:

@@ -30,6 +30,7 @@ _PROGRAMS = {
     "signatures": "intrinsic_signatures.yaml",
     "processors": "",
     "launch_attributes": "",
+    "debug_operations": "",
     "constructs": "",
 }
 

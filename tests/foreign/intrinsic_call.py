@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from foreign.intrinsics import known_names
 from foreign.reader import Reader
 
-from mlir_offload.toolchain.skew.signature import split_signature
+from mlir_offload.toolchain.skew.signature import split_signature, split_spelled
 
 _CALL = re.compile(r"call [^@\n]*@([\w.]+)(\(.*\))")
+_FUNCTION = re.compile(r"^define void @c(\d+)\(\)[^\n]*\n(.*?)^}", re.MULTILINE | re.DOTALL)
 _PARSED = re.compile(r"^(?:\S+ )?(?:error: )?[^\s:]*:(\d+):\d+: error:", re.MULTILINE)
 _AT_ONCE = 200
-# What has no constant that can be passed, and a type of which text, not bitcode, is gone.
-_WITHOUT_VALUE = ("metadata", "token", "...", "label", "target(", "x86_mmx")
+# The lines of a call in a module, and in which of them the call is.
+_LINES = 5
+# What has a value in text but not this one, and a type of which no value can be written.
+_VALUES = {"token": "none", "i1": "false", "metadata": "!{}", "label": "", "x86_mmx": "undef"}
 
 
 class Taken(StrEnum):
@@ -28,97 +32,118 @@ class Taken(StrEnum):
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an intrinsic; `suffix` is an overload's, which no LLVM writes: readers put their own in its place."""
+    """A call of an intrinsic; `suffix` is an overload's, which no LLVM writes: readers put their own in its place.
+
+    `number` is passed for integers: those that must be constant are often not free to be any.
+    """
 
     name: str
     signature: str
     suffix: str = ""
+    number: int = 0
 
     @property
     def is_possible(self) -> bool:
         """Return whether there are values for all parameters."""
-        result, parameters = split_signature(self.signature)
-        return not any(word.startswith(_WITHOUT_VALUE) for word in (result, *parameters))
+        return "label" not in split_signature(self.signature)[1]
 
     @property
     def arguments(self) -> str:
         """Return its arguments as LLVM prints them."""
-        parameters = split_signature(self.signature)[1]
-        return f"({', '.join(f'{one} {_value(one)}' for one in parameters)})"
+        _, parameters = split_spelled(self.signature)
+        passed = (f"{one} {self._value(one)}" for one in parameters if one != "...")
+        return f"({', '.join(passed)})"
 
-    def lines(self) -> tuple[str, str]:
-        """Return the declaration and the call."""
-        result, parameters = split_signature(self.signature)
+    def lines(self, place: int) -> tuple[str, ...]:
+        """Return the declaration, and a function that calls it."""
+        result, parameters = split_spelled(self.signature)
+        kind = f"{result} ({', '.join(parameters)})" if "..." in parameters else result
         name = f"{self.name}{self.suffix}"
         declared = f"declare {result} @{name}({', '.join(parameters)})"
-        return declared, f"  call {result} @{name}{self.arguments}"
+        call = f"  call {kind} @{name}{self.arguments}"
+        return declared, f"define void @c{place}() {{", call, "  ret void", "}"
+
+    def _value(self, kind: str) -> str:
+        """Return a constant: parameters that must be constants have types of integers."""
+        default = str(self.number) if re.fullmatch(r"i\d+", kind) else "poison"
+        return _VALUES.get(kind, default)
 
 
-def _value(kind: str) -> str:
-    """Return a constant: parameters that must be constants have types of integers."""
-    return "0" if re.fullmatch(r"i\d+", kind) and kind != "i1" else _boolean(kind)
-
-
-def _boolean(kind: str) -> str:
-    return "false" if kind == "i1" else "poison"
-
-
-def answers(reader: Reader, calls: Sequence[Call]) -> dict[Call, Taken]:
-    """Return what a reader makes of each call."""
+def answers(
+    reader: Reader, calls: Sequence[Call], writer: Reader | None = None
+) -> dict[Call, Taken]:
+    """Return what a reader makes of each call: of its text, or of the bitcode of a writer, which reads all of them."""
     found: dict[Call, Taken] = {}
     for begin in range(0, len(calls), _AT_ONCE):
-        found |= _answers(reader, calls[begin : begin + _AT_ONCE])
+        found |= _answers(reader, calls[begin : begin + _AT_ONCE], writer)
     return found
 
 
-def _answers(reader: Reader, calls: Sequence[Call]) -> dict[Call, Taken]:
+def _answers(reader: Reader, calls: Sequence[Call], writer: Reader | None) -> dict[Call, Taken]:
     found: dict[Call, Taken] = {}
     left = list(calls)
     while left:
-        answer = reader.print(_module(left).encode())
+        data = _module(left)
+        if writer is not None:
+            written = writer.write(data)
+            if not written.is_read:
+                msg = f"LLVM {writer.release} does not write what it reads: {written.message}"
+                raise RuntimeError(msg)
+            data = written.output
+        answer = reader.print(data)
         if answer.is_read:
-            names = {name for name, _ in _CALL.findall(answer.output.decode())}
+            functions = frozenset(_functions(reader, left, answer.output.decode()))
             return found | {
-                call: Taken.FUNCTION if _is_function(call, names, reader) else Taken.READ
-                for call in left
+                call: Taken.FUNCTION if call in functions else Taken.READ for call in left
             }
-        rejected = _rejected(answer.message, left)
+        rejected = _rejected(answer.message, left, is_text=writer is None)
         if not rejected and len(left) > 1:
             # The reader crashed, or says nothing of the call.
             half = len(left) // 2
-            return found | _answers(reader, left[:half]) | _answers(reader, left[half:])
+            halves = (left[:half], left[half:])
+            return found | {
+                call: taken
+                for one in halves
+                for call, taken in _answers(reader, one, writer).items()
+            }
         found |= dict.fromkeys(rejected or left, Taken.REJECTED)
         left = [call for call in left if call not in found]
     return found
 
 
-def _is_function(call: Call, names: Iterable[str], reader: Reader) -> bool:
-    is_known = call.name in reader.names and not call.suffix
-    return f"{call.name}{call.suffix}" in names and not is_known
+def _functions(reader: Reader, calls: Sequence[Call], printed: str) -> Iterator[Call]:
+    """Return the calls of which a reader left one of a function that it does not know."""
+    called = {
+        calls[int(place)]: {name for name, _ in _CALL.findall(body) if name.startswith("llvm.")}
+        for place, body in _FUNCTION.findall(printed)
+    }
+    suffixed = {name for call, names in called.items() if call.suffix for name in names}
+    known = known_names(reader, sorted(suffixed)) if suffixed else frozenset()
+    for call, names in called.items():
+        if names - (known if call.suffix else reader.names):
+            yield call
 
 
-def _module(calls: Sequence[Call]) -> str:
-    lines = [call.lines() for call in calls]
-    declared, called = [line for line, _ in lines], [line for _, line in lines]
-    return "\n".join([*declared, "define void @calls() {", *called, "  ret void", "}", ""])
+def _module(calls: Sequence[Call]) -> bytes:
+    lines = [line for place, call in enumerate(calls) for line in call.lines(place)]
+    return "\n".join([*lines, ""]).encode()
 
 
-def _rejected(message: str, calls: Sequence[Call]) -> list[Call]:
+def _rejected(message: str, calls: Sequence[Call], *, is_text: bool) -> list[Call]:
     """Return the calls that the parser or the verifier names."""
-    parsed = _PARSED.search(message)
+    parsed = _PARSED.search(message) if is_text else None
     if parsed is not None:
-        line = int(parsed[1]) - 1
-        place = line if line < len(calls) else line - len(calls) - 1
-        return [calls[place]] if 0 <= place < len(calls) else []
+        return [calls[(int(parsed[1]) - 1) // _LINES]]
     printed = _CALL.findall(message)
-    return [
-        call
-        for call in calls
-        if any(
-            _is_of(call.name, name) and arguments == call.arguments for name, arguments in printed
-        )
-    ]
+    if is_text:
+        pairs = {(_base(name, calls), arguments) for name, arguments in printed}
+        return [call for call in calls if (call.name, call.arguments) in pairs]
+    # Bitcode has one call of a name, whose types the reader may have replaced.
+    names = {_base(name, calls) for name, _ in printed}
+    return [call for call in calls if call.name in names]
 
 
-def _is_of(name: str, printed: str) -> bool:
-    return printed == name or printed.startswith(f"{name}.")
+def _base(printed: str, calls: Sequence[Call]) -> str:
+    """Return the longest name among those of the calls that a name is or begins with."""
+    own = (call.name for call in calls if f"{printed}.".startswith(f"{call.name}."))
+    return max(own, key=len, default="")

@@ -1,9 +1,10 @@
 """Compare the attributes of kernels in toolchain/data/skew_limits.yaml with what each back end reads; exit status 1 if they differ.
 
-usage: python tests/foreign/launch_attributes.py [--releases=15,...,22] [--root=N=DIR]
+usage: python tests/foreign/launch_attributes.py [--releases=14,...,22] [--root=N=DIR]
 
 The names are those in the binary of the newest release. A release reads an attribute, or the annotation that preceded
-it, if the PTX of a kernel that has it is another one than that of a kernel without.
+it, if the PTX of a kernel that has it is another one than that of a kernel without. The same holds for a parameter whose
+address the kernel passes on.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".importroot")]
 
 from foreign.reader import Reader, add_reader_options, chosen_readers  # noqa: E402
 
-from mlir_offload.toolchain.skew.limits import load_limits  # noqa: E402
+from mlir_offload.toolchain.skew.limits import ParameterRow, load_limits  # noqa: E402
 
 _TRIPLE = "nvptx64-nvidia-cuda"
-_OLDEST = 15
+# Up to this release pointers have types, and up to 17 nothing but an annotation makes a kernel.
+_TYPED = 14
 _NAME = re.compile(rb"(?<=\0)nvvm\.[a-z_]+(?=\0)")
 _VALUES = ("2", "2,2,2", "")
 # Directives of clusters need this architecture, and a size of the cluster.
@@ -30,6 +32,16 @@ _ARCH = "sm_90"
 _CLUSTER = {"nvvm.maxclusterrank": "", "nvvm.blocksareclusters": '"nvvm.cluster_dim"="2,2,2" '}
 # How a kernel is marked, by a release that has no calling convention for it.
 _MARK = '!{ptr @k, !"kernel", i32 1}'
+# A parameter in constant memory needs this version of PTX.
+_COPY = """\
+target triple = "nvptx64-nvidia-cuda"
+declare void @use(ptr)
+define void @k(ptr byval([4 x i32]) align 64 ATTRIBUTE %c) #0 {
+  call void @use(ptr %c)
+  ret void
+}
+attributes #0 = { "target-features"="+ptx77" }
+"""
 
 
 def names_in(reader: Reader) -> frozenset[str]:
@@ -52,6 +64,24 @@ def reads_annotation(reader: Reader, name: str) -> bool:
     return _ptx(reader, "", node) != _ptx(reader, "", "")
 
 
+def reads_parameter(reader: Reader, row: ParameterRow) -> tuple[bool, bool]:
+    """Return whether a back end does not copy a parameter with the attribute, and with the annotation."""
+    kernel = f"!nvvm.annotations = !{{!0NODES}}\n!0 = {_MARK}\n"
+    plain = _COPY.replace("ATTRIBUTE ", "") + kernel
+    marked = _COPY.replace("ATTRIBUTE", f'"{row.attribute}"') + kernel
+    node = f'!1 = !{{ptr @k, !"{row.annotation}", !2}}\n!2 = !{{i32 1}}\n'
+    without, by_attribute, by_annotation = (
+        reader.compile(text.encode(), _TRIPLE, _ARCH).output
+        for text in (
+            plain.replace("NODES", ""),
+            marked.replace("NODES", ""),
+            plain.replace("NODES", ", !1") + node,
+        )
+    )
+    # A back end that crashes has no output.
+    return by_attribute not in {without, b""}, by_annotation not in {without, b""}
+
+
 def _ptx(reader: Reader, attributes: str, annotation: str) -> bytes:
     nodes = [_MARK, *([annotation.removeprefix(", ")] if annotation else [])]
     listed = ", ".join(f"!{number}" for number in range(len(nodes)))
@@ -60,6 +90,8 @@ def _ptx(reader: Reader, attributes: str, annotation: str) -> bytes:
         f"!nvvm.annotations = !{{{listed}}}\n"
         + "".join(f"!{number} = {node}\n" for number, node in enumerate(nodes))
     )
+    if reader.release <= _TYPED:
+        text = text.replace("{ptr @k", "{void ()* @k")
     return reader.compile(text.encode(), _TRIPLE, _ARCH).output
 
 
@@ -78,6 +110,10 @@ def mistakes(readers: tuple[Reader, ...]) -> Iterator[str]:
                 is_read = reads_annotation(reader, row.annotation)
                 if is_read != (reader.release >= row.annotation_since):
                     yield f"LLVM {reader.release}: {row.annotation} is {'' if is_read else 'not '}read"
+        for one in load_limits().parameters if reader.release > _TYPED else ():
+            expected = tuple(reader.release >= since for since in (one.since, one.annotation_since))
+            if reads_parameter(reader, one) != expected:
+                yield f"LLVM {reader.release} reads {one.attribute}, {one.annotation}: not {expected}"
 
 
 def main() -> int:
@@ -86,7 +122,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     add_reader_options(parser)
-    readers = tuple(one for one in chosen_readers(parser.parse_args()) if one.release >= _OLDEST)
+    readers = chosen_readers(parser.parse_args())
     found = list(mistakes(readers))
     print("\n".join((*found, f"{len(readers)} releases, {len(found)} differences")))  # noqa: T201
     return 1 if found else 0

@@ -14,8 +14,8 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,13 +41,16 @@ _FIRST_BITS, _STEP = 30, 4
 _ONE = tuple((number,) for number in range(len(TYPES)))
 _TWO = tuple((one, other) for one in (0, 1, 3, 4, 6, 7, 8, 13, 14) for other in (one, 0, 1, 6))
 _THREE = tuple(
-    (one, *rest) for one in (0, 3, 7, 13, 14) for rest in ((one, one), (one, 1), (1, 1), (6, 1))
+    (one, *rest)
+    for one in (13, 14, 0, 3, 4, 7)
+    for rest in ((one, one), (one, 1), (1, 1), (6, 1), (6, one))
 )
-_TRIED = {1: _ONE, 2: _TWO, 3: _THREE}
-_TYPED = 14
-# Overloads for RISC-V are not tried: their types are hundreds of combinations, and no offloading target has them.
-_NOT_TRIED = "llvm.riscv."
+# Most of these are for vectors of RISC-V: vectors, elements, and the length as a number.
+_FOUR = tuple((one, *rest, 1) for one in (13, 14) for rest in product((0, 1, 3, 13, 14), repeat=2))
+_TRIED = {1: _ONE, 2: _TWO, 3: _THREE, 4: _FOUR}
 _SUFFIX = ".x{number}"
+# What integers are tried; the place of a number that must be a power of two is not known.
+_NUMBERS = (0, 1)
 
 Shapes = Mapping[str, Signature]
 
@@ -76,15 +79,19 @@ def concrete(reader: Reader, names: Mapping[str, Sequence[str]]) -> dict[str, Ca
     requests = {
         f"{name} {' '.join(map(str, numbers))}": name
         for name, types in names.items()
-        if len(types) > 1 and not name.startswith(_NOT_TRIED)
+        if len(types) > 1
         for numbers in _choices(types[0])
     }
     for request, types in ask(reader, requests).items():
         own = found.setdefault(requests[request], [])
         own.append(Call(requests[request], types[0], _SUFFIX.format(number=len(own))))
-    calls = [call for own in found.values() for call in own if call.is_possible]
-    taken = answers(reader, calls)
-    read = {call.name: call for call in reversed(calls) if taken[call] is Taken.READ}
+    read: dict[str, Call] = {}
+    # The next choice of all names at once, until each has one that is read.
+    for rank, number in product(range(max(map(len, found.values()), default=0)), _NUMBERS):
+        left = [own[rank] for name, own in found.items() if name not in read and rank < len(own)]
+        calls = [replace(call, number=number) for call in left if call.is_possible]
+        taken = answers(reader, calls)
+        read |= {call.name: call for call in calls if taken[call] is Taken.READ}
     return {name: read[name] for name in names if name in read}
 
 
@@ -138,14 +145,13 @@ def _measure(
             for name, words in types[older].items()
             if name not in types[newer] or not _is_same(name, older, newer, types)
         }
-        # LLVM 14 has typed pointers, with which the calls are not written.
-        calls = concrete(own[older], left) if older > _TYPED else {}
+        calls = concrete(own[older], left)
         found.unmeasured |= dict.fromkeys(sorted(set(left) - set(calls)), newer)
         line = f"LLVM {older}: {len(left)} changed, {len(calls)} tried"
         print(line, file=sys.stderr, flush=True)  # noqa: T201
         for reader in readers:
             if reader.release > older:
-                _judge(found, reader, calls, newer, types)
+                _judge(found, reader, calls, own[older], own[newer])
             if older < reader.release < newer:
                 _settle(found, reader, own[newer], left, types)
 
@@ -181,17 +187,13 @@ def _is_same(
 
 
 def _judge(
-    found: Derived,
-    reader: Reader,
-    calls: Mapping[str, Call],
-    newer: int,
-    types: Mapping[int, Mapping[str, Sequence[str]]],
+    found: Derived, reader: Reader, calls: Mapping[str, Call], older: Reader, newer: Reader
 ) -> None:
-    for call, taken in answers(reader, list(calls.values())).items():
-        is_known = call.name in types[newer] and call.name in reader.names
+    for call, taken in answers(reader, list(calls.values()), older).items():
+        is_known = call.name in newer.names and call.name in reader.names
         if taken is Taken.FUNCTION and not is_known:
             found.gone.setdefault(call.name, reader.release)
-        elif taken is Taken.REJECTED:
+        elif taken is not Taken.READ:
             rejecting = found.unread.setdefault(call.name, set())
             # A later reader that rejects it too says nothing new.
             if not rejecting or min(rejecting) > reader.release:

@@ -92,6 +92,7 @@ def test_all_findings_of_all_files_are_said_and_give_the_status(run: Run, tmp_pa
         (["-Wno-XX999"], 2, "-Wno-XX999: there is no such rule"),
         (["--driver=new"], 2, "'new' is not a version of a driver"),
         (["--for-clang=new"], 2, "not a release of LLVM"),
+        (["--for-clang="], 2, "not a release of LLVM"),
         (["nofile.bc"], 7, "No such file"),
     ],
 )

@@ -16,6 +16,8 @@ from mlir_offload.toolchain.target import host_triple
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 EVERY = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (16, 19, 22)]
+# Optimizing the runtime in each object takes longer than all else; one test with objects for the CPU does.
+QUICK = "-O0"
 # The line of a stranger who has clang's documentation of the new offloading driver.
 STRANGER = ("-fgpu-rdc", "--offload-new-driver", "-Wno-unused-command-line-argument")
 # Calls a kernel without math functions: clang 16 would need libmvec for its image.
@@ -109,7 +111,7 @@ def test_clang_links_modules_for_the_cpu_that_embed_the_runtime(
 def test_a_program_and_its_shared_library_may_both_embed_the_runtime(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
-    options = ("--offload-arch=host", "-fPIC")
+    options = ("--offload-arch=host", "-fPIC", QUICK)
     first = _compile(mlir_offload, tmp_path / "first.ll", *options)
     second = _compile(mlir_offload, tmp_path / "second.o", *options)
     library, program = tmp_path / "libfirst.so", tmp_path / "program"
@@ -128,8 +130,9 @@ def test_a_program_and_its_shared_library_may_both_embed_the_runtime(
 def test_device_code_that_clang_drops_from_libraries_is_missed_with_a_hint(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
-    first = _compile(mlir_offload, tmp_path / "first.o", "--offload-arch=host")
-    second = _compile(mlir_offload, tmp_path / "second.o", "--offload-arch=host")
+    options = ("--offload-arch=host", QUICK)
+    first = _compile(mlir_offload, tmp_path / "first.o", *options)
+    second = _compile(mlir_offload, tmp_path / "second.o", *options)
     archive, program = tmp_path / "libfirst.a", tmp_path / "program"
     _run("/usr/lib/llvm-22/bin/llvm-ar", "rcs", archive, first)
     line = (_clang(22), "--offload-link", _main(tmp_path, "first"))
@@ -149,7 +152,7 @@ def test_clang_links_modules_for_nvidia_gpus_with_libcudart_alone(
 ) -> None:
     options = ("--offload-arch=sm_80", f"--for-clang={major}")
     module = _compile(mlir_offload, tmp_path / "first.bc", *options)
-    second = _compile(mlir_offload, tmp_path / "second.o", *options)
+    second = _compile(mlir_offload, tmp_path / "second.o", *options, QUICK)
     cuda = load_abi(major).cuda_path_arguments(cuda_directory(tmp_path / "cuda", major))
     library = Path(gpu_recorders[0].removeprefix("--cuda-path=")) / "lib64"
     found = (
@@ -200,8 +203,8 @@ def _launches(recorded: str) -> list[str]:
 def test_objects_for_different_kinds_share_the_runtime_that_they_embed(
     mlir_offload: list[str], gpu_recorders: tuple[str, str], tmp_path: Path
 ) -> None:
-    first = _compile(mlir_offload, tmp_path / "first.o", "--offload-arch=sm_80")
-    second = _compile(mlir_offload, tmp_path / "second.o", "--offload-arch=host")
+    first = _compile(mlir_offload, tmp_path / "first.o", "--offload-arch=sm_80", QUICK)
+    second = _compile(mlir_offload, tmp_path / "second.o", "--offload-arch=host", QUICK)
     cuda = load_abi(22).cuda_path_arguments(cuda_directory(tmp_path / "cuda", 22))
     library = Path(gpu_recorders[0].removeprefix("--cuda-path=")) / "lib64"
     found = (f"-L{library}", f"-Wl,-rpath,{library}", "-lcudart")
@@ -229,7 +232,8 @@ int on_device(void) {
 def test_an_embedded_runtime_leaves_clangs_openmp_kernels_to_libomptarget(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
-    first = _compile(mlir_offload, tmp_path / "first.o", "--offload-arch=host", "--for-clang=19")
+    options = ("--offload-arch=host", "--for-clang=19", QUICK)
+    first = _compile(mlir_offload, tmp_path / "first.o", *options)
     source, main = tmp_path / "openmp.c", _main(tmp_path, "first")
     source.write_text(OPENMP, encoding="utf-8")
     main.write_text(

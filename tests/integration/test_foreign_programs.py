@@ -11,7 +11,11 @@ import pytest
 from support.opencl import opencl_environment
 
 from mlir_offload.driver.link.runner_library import explain_missing
-from mlir_offload.offload.link.runner_library import called_libraries, find_library
+from mlir_offload.offload.link.runner_library import (
+    called_libraries,
+    find_library,
+    load_runner_table,
+)
 from mlir_offload.toolchain.errors import MlirOffloadError
 
 INPUTS = Path(__file__).parent / "inputs"
@@ -114,12 +118,70 @@ def test_a_library_is_found_by_what_objects_leave_undefined(tmp_path: Path) -> N
     assert find_library(found[1], [tmp_path]) is None
 
 
+def test_each_function_of_the_libraries_has_a_word_that_is_searched_first() -> None:
+    table = load_runner_table()
+    for one in table.libraries:
+        library = find_library(one, [CLANG.parents[1] / folder for folder in table.folders])
+        assert library is not None, one.name
+        listed = run("nm", "-D", "--defined-only", "--format=just-symbols", library).stdout.split()
+        named = [name for name in listed if table.library_of(name) == one]
+        assert named, one.name
+        assert [name for name in named if not table.may_name(name.encode())] == []
+
+
 def test_a_library_that_is_not_installed_is_named_with_its_package() -> None:
     error = MlirOffloadError("clang failed")
-    explain_missing(error, "ld.lld: error: undefined symbol: mlirAsyncRuntimeAddRef\n", 19)
+    explain_missing(error, "ld.lld: error: undefined symbol: mlirAsyncRuntimeAddRef\n", 19, [])
     assert error.message == (
         "mlirAsyncRuntimeAddRef is in libmlir_async_runtime.so of LLVM 19, which was not found"
     )
     assert "apt install libmlir-19" in error.hint
-    explain_missing(error, "ld.lld: error: undefined symbol: printf_of_mine\n", 19)
+    explain_missing(error, "ld.lld: error: undefined symbol: printf_of_mine\n", 19, [])
     assert "mlirAsyncRuntimeAddRef" in error.message
+
+
+def test_a_function_that_a_library_has_only_for_the_c_interface_is_said_to_be_there(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source, program = tmp_path / "bf16.mlir", tmp_path / "program"
+    text = """func.func private @printMemrefBF16(memref<*xbf16>)
+func.func @main() {
+  %memory = memref.alloc() : memref<2xbf16>
+  %any = memref.cast %memory : memref<2xbf16> to memref<*xbf16>
+  call @printMemrefBF16(%any) : (memref<*xbf16>) -> ()
+  return
+}
+"""
+    source.write_text(text)
+    command = [*mlir_offload, "--llvm=22", "--offload-arch=host", source, "-o", program]
+    failed = run(*command)
+    assert failed.returncode == 1
+    assert "has printMemrefBF16 only for calls by the C interface" in failed.stderr
+    (asked,) = re.findall("attributes {[^}]*}", failed.stderr)
+    source.write_text(text.replace("(memref<*xbf16>)\n", f"(memref<*xbf16>) {asked}\n", 1))
+    done = run(*command)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "sizes = [2]" in run(program).stdout
+
+
+def test_vectors_of_two_dimensions_are_loaded_and_stored(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    options = ("--llvm=22", "--offload-arch=host,sm_80,gfx90a")
+    done = run(*mlir_offload, *options, INPUTS / "matrix_in_memory.mlir", "-o", program)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = run(program, MLIR_OFFLOAD_DEVICE="host")
+    printed = [int(number) for number in re.findall(r"\d+", done.stdout.partition("data")[2])]
+    assert printed == [0] * 8 + [22, 23, 24, 25, 32, 33, 34, 35] + [0] * 8
+
+
+@pytest.mark.llvm(19)
+def test_an_older_release_compiles_vectors_of_two_dimensions(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    options = ("--llvm=19", "--offload-arch=host,sm_80", "-c")
+    done = run(
+        *mlir_offload, *options, INPUTS / "matrix_in_memory.mlir", "-o", tmp_path / "object.o"
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -104,14 +104,26 @@ def pixels(png: bytes) -> tuple[int, int, set[bytes]]:
 
 def unfiltered(kind: int, line: bytes, above: bytearray, step: int) -> bytearray:
     current = bytearray(line)
-    for x in range(len(current)):
-        left = current[x - step] if x >= step else 0
-        corner = above[x - step] if x >= step else 0
-        up = above[x]
-        guess = left + up - corner
-        paeth = min((left, up, corner), key=lambda value: abs(guess - value))
-        current[x] = (current[x] + (0, left, up, (left + up) // 2, paeth)[kind]) & 0xFF
+    if kind == 2:
+        return bytearray((x + up) & 0xFF for x, up in zip(line, above, strict=True))
+    if kind == 1:
+        for x in range(step, len(current)):
+            current[x] = (current[x] + current[x - step]) & 0xFF
+    if kind in {3, 4}:
+        guess = half if kind == 3 else paeth
+        for x, up in enumerate(above):
+            left, corner = (current[x - step], above[x - step]) if x >= step else (0, 0)
+            current[x] = (current[x] + guess(left, up, corner)) & 0xFF
     return current
+
+
+def half(left: int, up: int, _corner: int) -> int:
+    return (left + up) // 2
+
+
+def paeth(left: int, up: int, corner: int) -> int:
+    guess = left + up - corner
+    return min((left, up, corner), key=lambda value: abs(guess - value))
 
 
 def test_the_boxes_have_the_areas_of_the_bytes_and_the_page_works(tmp_path: Path) -> None:

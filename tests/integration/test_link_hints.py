@@ -138,7 +138,9 @@ def test_an_object_is_named_once(mlir_offload: list[str], tmp_path: Path) -> Non
 def test_a_shared_library_is_linked_again(
     way: int, mlir_offload: list[str], tmp_path: Path
 ) -> None:
-    _object(mlir_offload, tmp_path, "square", "--offload-arch=host", "-fPIC", "--embed-runtime")
+    _object(
+        mlir_offload, tmp_path, "square", "-O0", "--offload-arch=host", "-fPIC", "--embed-runtime"
+    )
     _call(tmp_path, "/usr/lib/llvm-22/bin/clang", "-shared", "square.o", "-o", "libsquare.so")
 
     hint = _hint(mlir_offload, tmp_path, MAIN, "libsquare.so")

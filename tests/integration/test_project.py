@@ -13,7 +13,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 from support.cuda_tools import cuda_tool
-from support.project import counting_launcher, digests, run_in, started, write_project
+from support.project import (
+    call_by,
+    counting_launcher,
+    digests,
+    run_in,
+    started,
+    write_project,
+)
 
 from mlir_offload.offload.link.objects import read_objects
 
@@ -51,7 +58,7 @@ def copy(built: Path, tmp_path: Path) -> Path:
 
 def outcomes(folder: Path, command: list[str]) -> dict[str, str]:
     """Build again; return the outcome of each step by its kind, module and architecture."""
-    done = run_in(folder, [*command, "build", "--report=again.json"])
+    done = run_in(folder, [*command, "build", "-j1", "--report=again.json"])
     assert done.returncode == 0, done.stderr
     steps = json.loads((folder / "again.json").read_text())["steps"]
     return {f"{s['kind']} {s['module']} {s['arch']}".rstrip(): s["outcome"] for s in steps}
@@ -114,7 +121,7 @@ def test_errors_have_places_and_the_rest_goes_on(tmp_path: Path, mlir_offload: l
     launch = 'gpu.printf "%d\\n", %value : i32'
     assert launch in unfit.read_text()
     unfit.write_text(unfit.read_text().replace(launch, '"nvvm.cp.async.bulk.nothing"() : () -> ()'))
-    command = [*mlir_offload, "build", "--keep-going", "--report=r.json"]
+    command = [*mlir_offload, "build", "-j1", "--keep-going", "--report=r.json"]
     done = run_in(folder, command)
     assert done.returncode == 1
     assert "m0.mlir:7:5: error: " in done.stderr
@@ -149,17 +156,17 @@ def test_each_compile_command_makes_the_object_of_the_build(
     tmp_path: Path, mlir_offload: list[str]
 ) -> None:
     sources = "targets: {app: {inputs: [m0.mlir, {file: main.c, flags: -DN=3}]}}\n"
-    folder = write_project(tmp_path, MANIFEST + sources)
+    folder = write_project(tmp_path, MANIFEST + sources, modules=1)
     assert run_in(folder, [*mlir_offload, "build", "--emit=compile_commands"]).returncode == 0
     entries = json.loads((folder / "compile_commands.json").read_text())
-    assert {entry["file"] for entry in entries} == {"m0.mlir", "m1.mlir", "main.c"}
+    assert {entry["file"] for entry in entries} == {"m0.mlir", "main.c"}
     for entry in entries:
         assert entry["directory"] == str(folder)
         (folder / entry["output"]).parent.mkdir(parents=True, exist_ok=True)
         done = run_in(folder, entry["arguments"])
         assert done.returncode == 0, done.stderr
     made = digests(folder / "build", ".o")
-    assert run_in(folder, [*mlir_offload, "build"]).returncode == 0
+    assert run_in(folder, [*mlir_offload, "build", "-j1"]).returncode == 0
     assert digests(folder / "build", ".o") == made
 
 
@@ -173,6 +180,9 @@ def test_emitted_files_build_the_same_bytes(
     folder = write_project(tmp_path, MANIFEST)
     assert run_in(folder, [*mlir_offload, "build", f"--emit={form}"]).returncode == 0
     file = "build/build.ninja" if form == "ninja" else "build/Makefile"
+    if form == "make":
+        # One of the two calls the compiler as it is emitted.
+        call_by(mlir_offload, folder / file)
     command = [program, "-j2", "-f", file]
     done = run_in(folder, command)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -210,7 +220,7 @@ def test_programs_and_libraries_follow_their_headers(
     tmp_path: Path, mlir_offload: list[str]
 ) -> None:
     folder = write_project(tmp_path, FOR_THE_CPU, modules=1)
-    done = run_in(folder, [*mlir_offload, "build"])
+    done = run_in(folder, [*mlir_offload, "build", "-j1"])
     assert done.returncode == 0, done.stderr
     program = folder / "build" / "default" / "bin" / "app"
     assert run_in(folder, [program]).stdout == "0\n0\n"
@@ -233,7 +243,7 @@ def test_a_build_that_is_killed_goes_on_where_it_was(
         stderr=subprocess.DEVNULL,
     )
     assert child.wait(timeout=600) == -9
-    done = run_in(folder, [*mlir_offload, "build", "--resume", "-j2"], environment)
+    done = run_in(folder, [*mlir_offload, "build", "--resume", "-j1"], environment)
     assert done.returncode == 0, done.stderr
     endings = (".o", ".images", ".host", ".device")
     assert digests(folder / "build", *endings) == digests(built / "build", *endings)
@@ -343,7 +353,7 @@ def write_library(folder: Path, factor: int) -> None:
 def test_a_build_with_nothing_to_do_sees_every_change_without_a_plan(
     copy: Path, mlir_offload: list[str]
 ) -> None:
-    command = [*mlir_offload, "build"]
+    command = [*mlir_offload, "build", "-j1"]
     # The files must be older than two seconds, for their times to say something.
     settle(copy)
     assert "0 steps built, 8 current" in run_in(copy, command).stderr

@@ -10,7 +10,7 @@ from support.project import digests, run_in, write_project
 
 pytestmark = pytest.mark.llvm(22)
 MANIFEST = """\
-archs: [sm_80, sm_90]
+archs: sm_90
 flags: --llvm=22 --device-code=bitcode
 modules: [m0.mlir]
 """
@@ -32,7 +32,7 @@ def build(
     launcher.write_text(LAUNCHER.format(log=log))
     launcher.chmod(0o755)
     write_project(folder, MANIFEST, modules)
-    done = run_in(folder, [*command, "build", f"--store={store}", f"--launcher={launcher}"])
+    done = run_in(folder, [*command, "build", "-j1", f"--store={store}", f"--launcher={launcher}"])
     assert done.returncode == 0, done.stderr
     return len(log.read_text().splitlines()), digests(folder / "build", ".o", ".images", ".device")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,19 +53,26 @@ def embedded_image(directory: Path, name: str, *flags: str) -> tuple[str, ...]:
     return ("-Xclang", f"-fembed-offload-object={package}")
 
 
-def build(directory: Path, libomptarget: Path | None, *flags: str) -> Built:
-    """Compile and link all three; `flags` are those of the kernels."""
-    runtime, main = directory / "runtime.o", directory / "main.o"
+def compile_hosts(directory: Path, names: Iterable[str], *flags: str) -> dict[str, Path]:
+    """Compile the program or libraries without their main function; `flags` are for the kernels."""
+    found = {name: directory / f"{name}.o" for name in names}
+    for name, output in found.items():
+        image = embedded_image(directory, name, f"-DMARK={MARKS[name]}", *flags)
+        command(CLANG, *COMPILE, *image, INPUTS / "lifetime_library.c", "-o", output)
+    return found
+
+
+def build(
+    directory: Path, hosts: Mapping[str, Path], main: Path, libomptarget: Path | None
+) -> Built:
+    """Link what these objects are of with a runtime."""
+    runtime = directory / "runtime.o"
     made = runtime_compile_command(
         CLANG, runtime, kinds=KINDS, archs={}, standin=libomptarget is None
     )
     command(*made.argv)
-    command(CLANG, *COMPILE, INPUTS / "lifetime_program.c", "-o", main)
     libraries = runtime_link_arguments(KINDS, {Kind.OPENMP: libomptarget})
-    for name, mark in MARKS.items():
-        host = directory / f"{name}.o"
-        image = embedded_image(directory, name, f"-DMARK={mark}", *flags)
-        command(CLANG, *COMPILE, *image, INPUTS / "lifetime_library.c", "-o", host)
+    for name, host in hosts.items():
         how = (main, "-Wl,--export-dynamic-symbol=*") if name == "program" else ("-shared",)
         command(
             CLANG, "--offload-link", host, runtime, *how, *libraries, "-lm", "-o", directory / name
@@ -72,18 +80,36 @@ def build(directory: Path, libomptarget: Path | None, *flags: str) -> Built:
     return Built(*(directory / name for name in MARKS))
 
 
-@pytest.fixture(scope="module", params=["standin", "libomptarget"])
-def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    library = None
-    if request.param == "libomptarget":
-        library = Path("/usr/lib/llvm-22/lib/libomptarget.so.22.1")
-    return build(tmp_path_factory.mktemp(request.param), library)
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return compile_hosts(tmp_path_factory.mktemp("hosts"), MARKS)
 
 
 @pytest.fixture(scope="module")
-def standin(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """Return programs whose threads have canaries instead of guard pages."""
-    return build(tmp_path_factory.mktemp("canaries"), None, NO_GUARDS)
+def main(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("main") / "main.o"
+    command(CLANG, *COMPILE, INPUTS / "lifetime_program.c", "-o", output)
+    return output
+
+
+@pytest.fixture(scope="module", params=["standin", "libomptarget"])
+def built(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    hosts: dict[str, Path],
+    main: Path,
+) -> Built:
+    library = None
+    if request.param == "libomptarget":
+        library = Path("/usr/lib/llvm-22/lib/libomptarget.so.22.1")
+    return build(tmp_path_factory.mktemp(request.param), hosts, main, library)
+
+
+@pytest.fixture(scope="module")
+def standin(tmp_path_factory: pytest.TempPathFactory, main: Path) -> Built:
+    """Return a program alone, whose threads have canaries instead of guard pages."""
+    directory = tmp_path_factory.mktemp("canaries")
+    return build(directory, compile_hosts(directory, ("program",), NO_GUARDS), main, None)
 
 
 def run(

@@ -85,13 +85,20 @@ def _link(consumer: Consumer, objects: tuple[Path, ...], output: Path, *flags: s
 
 
 @pytest.fixture(scope="module")
-def build(consumer: Consumer, tmp_path_factory: pytest.TempPathFactory) -> Build:
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder for what the consumers of a release have in common."""
+    return tmp_path_factory.mktemp("objects")
+
+
+@pytest.fixture(scope="module")
+def build(consumer: Consumer, objects: Path, tmp_path_factory: pytest.TempPathFactory) -> Build:
     """Return a function that compiles a C program with the kernels in it, and links it."""
     directory = tmp_path_factory.mktemp("runtime")
-    kernels = _compile(consumer, "kernels.c", directory / "kernels.o")
-    package = directory / "kernels.bin"
-    image = f"--image=file={kernels},triple={host_triple()},arch=,kind=openmp"
-    _run(consumer.bin / "clang-offload-packager", "-o", package, image)
+    package = objects / f"kernels-{consumer.major}.bin"
+    if not package.exists():
+        kernels = _compile(consumer, "kernels.c", package.with_suffix(".o"))
+        image = f"--image=file={kernels},triple={host_triple()},arch=,kind=openmp"
+        _run(consumer.bin / "clang-offload-packager", "-o", package, image)
     runtime = directory / "runtime.o"
     clang = consumer.bin / "clang"
     _run(
@@ -104,8 +111,10 @@ def build(consumer: Consumer, tmp_path_factory: pytest.TempPathFactory) -> Build
         output = directory / name
         if output.exists():
             return output
-        embed = ("-Xclang", f"-fembed-offload-object={package}")
-        host = _compile(consumer, source, directory / f"{name}.o", *flags, *embed)
+        host = objects / f"{name}-{consumer.major}.o"
+        if not host.exists():
+            embed = ("-Xclang", f"-fembed-offload-object={package}")
+            _compile(consumer, source, host, *flags, *embed)
         return _link(consumer, (host, runtime), output, *link)
 
     return build_program

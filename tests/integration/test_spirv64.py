@@ -198,6 +198,15 @@ REFUSED = {
         (),
         "p.mlir:3:11: error: nvvm.read.ptx.sreg.clock is not supported in a kernel for spirv64",
     ),
+    "an operation for memory of another kind": (
+        (
+            "%c = arith.constant 0 : index\n%m = arith.constant dense<[1, 0]> : vector<2xi1>\n"
+            "%v = arith.constant dense<1> : vector<2xindex>\n"
+            "vector.compressstore %x[%c], %m, %v : memref<?xindex>, vector<2xi1>, vector<2xindex>"
+        ),
+        (),
+        "error: llvm.masked.compressstore.v2i64 is not supported for spirv64",
+    ),
     "a type that the back end has not": (
         (
             "%v = arith.constant dense<1.0> : vector<5xf32>\n"

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -63,7 +64,7 @@ int main(void) {
 
 
 def run(*argv: str | Path, **environment: str) -> str:
-    variables = {"PATH": "/usr/bin:/bin", **environment}
+    variables = {**os.environ, **environment}
     done = subprocess.run(argv, capture_output=True, text=True, env=variables, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -242,9 +243,9 @@ module attributes {gpu.container_module} {
 
 
 @pytest.mark.llvm(22)
-@pytest.mark.parametrize("arch", ["sm_90", "gfx90a", "spirv64", "host"])
 def test_math_that_a_lowering_lacks_is_compiled_for_every_kind_of_device(
-    arch: str, mlir_offload: list[str], tmp_path: Path
+    mlir_offload: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "math.mlir").write_text(MATH)
-    run(*mlir_offload, "-c", f"--offload-arch={arch}", tmp_path / "math.mlir", "-o", tmp_path / "o")
+    archs = "--offload-arch=sm_90,gfx90a,spirv64,host"
+    run(*mlir_offload, "-c", archs, tmp_path / "math.mlir", "-o", tmp_path / "o")

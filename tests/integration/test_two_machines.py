@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.cuda_tools import cuda_root, cuda_tool
-from support.two_machines import OFFLOAD, Machine, linking_machine, lowering_machine
+from support.two_machines import Machine, linking_machine, lowering_machine
 
 from mlir_offload.offload.container.contents import all_images
 from mlir_offload.offload.file.contents_reader import read_contents
@@ -31,15 +31,27 @@ def moved(bundle: Path, machine: Machine) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+def bundles(tmp_path_factory: pytest.TempPathFactory, mlir_offload: list[str]) -> dict[int, Path]:
     """Return a bundle of matmul for the CPU, by the release that lowered it."""
     made = {}
     for major in (19, 22):
-        machine = lowering_machine(tmp_path_factory.mktemp("lowering") / str(major), major)
+        machine = lowering_machine(
+            tmp_path_factory.mktemp("lowering") / str(major), major, mlir_offload
+        )
         shutil.copy(EXAMPLES / "matmul.mlir", machine.home)
         machine.mlir_offload("bundle", "matmul.mlir", "-o", "matmul.mob")
         made[major] = machine.home / "matmul.mob"
     return made
+
+
+@pytest.fixture(scope="module")
+def hip_bundle(tmp_path_factory: pytest.TempPathFactory, mlir_offload: list[str]) -> Path:
+    """Return a bundle for two GPUs of AMD."""
+    maker = lowering_machine(tmp_path_factory.mktemp("hip") / "maker", 22, mlir_offload)
+    shutil.copy(INPUTS / "hip_program.mlir", maker.home)
+    archs = "--offload-arch=gfx90a,gfx1030"
+    maker.mlir_offload("bundle", archs, "hip_program.mlir", "-o", "p.mob")
+    return maker.home / "p.mob"
 
 
 def readme_line(directory: Path) -> str:
@@ -55,9 +67,9 @@ def readme_line(directory: Path) -> str:
 @pytest.mark.llvm(22)
 @pytest.mark.parametrize(("producer", "consumer"), [(22, 22), (19, 22)])
 def test_the_line_of_the_readme_links_with_clang_alone(
-    bundles: dict[int, Path], producer: int, consumer: int, tmp_path: Path
+    bundles: dict[int, Path], producer: int, consumer: int, tmp_path: Path, mlir_offload: list[str]
 ) -> None:
-    machine = linking_machine(tmp_path, consumer)
+    machine = linking_machine(tmp_path, consumer, mlir_offload)
     machine.run("tar", "xf", str(moved(bundles[producer], machine)))
     line = readme_line(machine.home / "matmul")
     machine.run("sh", "-c", f"cd matmul && {line}")
@@ -66,9 +78,9 @@ def test_the_line_of_the_readme_links_with_clang_alone(
 
 @pytest.mark.llvm(19)
 def test_the_script_links_from_any_directory_and_takes_a_named_clang(
-    bundles: dict[int, Path], tmp_path: Path
+    bundles: dict[int, Path], tmp_path: Path, mlir_offload: list[str]
 ) -> None:
-    machine = linking_machine(tmp_path, 19)
+    machine = linking_machine(tmp_path, 19, mlir_offload)
     (machine.llvm / "bin" / "clang").rename(machine.llvm / "bin" / "clang-of-19")
     machine.run("tar", "xf", str(moved(bundles[19], machine)))
     machine.run("sh", "matmul/link.sh", "-o", "program", CLANG="clang-of-19")
@@ -79,9 +91,9 @@ def test_the_script_links_from_any_directory_and_takes_a_named_clang(
 @pytest.mark.llvm(22)
 @pytest.mark.parametrize(("producer", "consumer"), [(22, 22), (19, 19)])
 def test_link_checks_compiles_links_and_verifies(
-    bundles: dict[int, Path], producer: int, consumer: int, tmp_path: Path
+    bundles: dict[int, Path], producer: int, consumer: int, tmp_path: Path, mlir_offload: list[str]
 ) -> None:
-    machine = linking_machine(tmp_path, consumer)
+    machine = linking_machine(tmp_path, consumer, mlir_offload)
     moved(bundles[producer], machine)
     machine.mlir_offload("link", "matmul.mob", "-o", "program")
     assert machine.run("./program").stdout == OK
@@ -92,11 +104,13 @@ def test_link_checks_compiles_links_and_verifies(
 
 @pytest.mark.llvm(16)
 @pytest.mark.llvm(22)
-def test_a_bundle_for_an_older_release_is_in_its_form(tmp_path: Path) -> None:
-    maker = lowering_machine(tmp_path / "maker", 22)
+def test_a_bundle_for_an_older_release_is_in_its_form(
+    tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    maker = lowering_machine(tmp_path / "maker", 22, mlir_offload)
     shutil.copy(EXAMPLES / "matmul.mlir", maker.home)
     maker.mlir_offload("bundle", "--for-clang=16", "matmul.mlir", "-o", "matmul.mob")
-    machine = linking_machine(tmp_path / "other", 16)
+    machine = linking_machine(tmp_path / "other", 16, mlir_offload)
     machine.run("tar", "xf", str(moved(maker.home / "matmul.mob", machine)))
     machine.run("sh", "-c", f"cd matmul && {readme_line(machine.home / 'matmul')}")
     assert machine.run("matmul/matmul").stdout == OK
@@ -108,10 +122,12 @@ def test_a_bundle_for_an_older_release_is_in_its_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.llvm(22)
-def test_equal_sources_give_equal_bytes_in_any_place_and_tell_none(tmp_path: Path) -> None:
+def test_equal_sources_give_equal_bytes_in_any_place_and_tell_none(
+    tmp_path: Path, mlir_offload: list[str]
+) -> None:
     made = []
     for name in ("one", "another"):
-        machine = lowering_machine(tmp_path / name, 22)
+        machine = lowering_machine(tmp_path / name, 22, mlir_offload)
         source = shutil.copy(EXAMPLES / "saxpy.mlir", machine.home)
         # The second one by its full name, with other names in front of it.
         spelled = source if name == "one" else "saxpy.mlir"
@@ -125,11 +141,13 @@ def test_equal_sources_give_equal_bytes_in_any_place_and_tell_none(tmp_path: Pat
 
 @pytest.mark.llvm(16)
 @pytest.mark.llvm(22)
-def test_all_that_is_missing_is_said_at_once(tmp_path: Path) -> None:
-    maker = lowering_machine(tmp_path / "maker", 22)
+def test_all_that_is_missing_is_said_at_once(tmp_path: Path, mlir_offload: list[str]) -> None:
+    maker = lowering_machine(tmp_path / "maker", 22, mlir_offload)
     shutil.copy(EXAMPLES / "saxpy.mlir", maker.home)
     maker.mlir_offload("bundle", "--offload-arch=host,sm_90", "saxpy.mlir", "-o", "saxpy.mob")
-    machine = linking_machine(tmp_path / "other", 16, without=("clang-linker-wrapper",))
+    machine = linking_machine(
+        tmp_path / "other", 16, mlir_offload, without=("clang-linker-wrapper",)
+    )
     moved(maker.home / "saxpy.mob", machine)
     said = machine.mlir_offload("link", "saxpy.mob", "-o", "program", status=4).stderr
     for part in (
@@ -143,16 +161,18 @@ def test_all_that_is_missing_is_said_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.llvm(22)
-def test_a_bundle_for_gpus_brings_its_device_library_and_all_kernels(tmp_path: Path) -> None:
+def test_a_bundle_for_gpus_brings_its_device_library_and_all_kernels(
+    tmp_path: Path, mlir_offload: list[str]
+) -> None:
     cuda_tool("ptxas")
-    maker = lowering_machine(tmp_path / "maker", 22)
+    maker = lowering_machine(tmp_path / "maker", 22, mlir_offload)
     shutil.copy(EXAMPLES / "saxpy.mlir", maker.home)
     (maker.home / "plain.ll").write_text(PLAIN)
     words = ("--with-device-libs", "--offload-arch=sm_90,host", "saxpy.mlir", "plain.ll")
     maker.mlir_offload("bundle", *words, "-o", "saxpy.mob", cuda_path=str(cuda_root()))
     with tarfile.open(maker.home / "saxpy.mob") as archive:
         assert "saxpy/lib/libdevice.bc" in archive.getnames()
-    machine = linking_machine(tmp_path / "other", 22)
+    machine = linking_machine(tmp_path / "other", 22, mlir_offload)
     moved(maker.home / "saxpy.mob", machine)
     # Bitcode needs no CUDA, not even for its math functions.
     machine.mlir_offload("link", "-c", "saxpy.mob")
@@ -169,12 +189,12 @@ def test_a_bundle_for_gpus_brings_its_device_library_and_all_kernels(tmp_path: P
 
 
 @pytest.mark.llvm(22)
-def test_clang_alone_links_for_gpus(tmp_path: Path) -> None:
+def test_clang_alone_links_for_gpus(tmp_path: Path, mlir_offload: list[str]) -> None:
     cuda_tool("ptxas")
-    maker = lowering_machine(tmp_path / "maker", 22)
+    maker = lowering_machine(tmp_path / "maker", 22, mlir_offload)
     shutil.copy(EXAMPLES / "saxpy.mlir", maker.home)
     maker.mlir_offload("bundle", "--offload-arch=sm_90", "saxpy.mlir", "-o", "saxpy.mob")
-    machine = linking_machine(tmp_path / "other", 22)
+    machine = linking_machine(tmp_path / "other", 22, mlir_offload)
     machine.run("tar", "xf", str(moved(maker.home / "saxpy.mob", machine)))
     # The wheels of CUDA have no lib64 but lib; the line is for a toolkit.
     toolkit = machine.root / "cuda"
@@ -193,9 +213,9 @@ def test_clang_alone_links_for_gpus(tmp_path: Path) -> None:
 
 @pytest.mark.llvm(22)
 def test_a_damaged_bundle_is_refused_before_any_tool_runs(
-    bundles: dict[int, Path], tmp_path: Path
+    bundles: dict[int, Path], tmp_path: Path, mlir_offload: list[str]
 ) -> None:
-    machine = linking_machine(tmp_path, 22)
+    machine = linking_machine(tmp_path, 22, mlir_offload)
     bundle = moved(bundles[22], machine)
     content = bundle.read_bytes()
     bundle.write_bytes(content.replace(b"define i32 @main", b"define i64 @main"))
@@ -204,10 +224,12 @@ def test_a_damaged_bundle_is_refused_before_any_tool_runs(
 
 
 @pytest.mark.llvm(22)
-def test_inspect_shows_what_a_bundle_registers(bundles: dict[int, Path], tmp_path: Path) -> None:
-    machine = linking_machine(tmp_path, 22)
+def test_inspect_shows_what_a_bundle_registers(
+    bundles: dict[int, Path], tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    machine = linking_machine(tmp_path, 22, mlir_offload)
     moved(bundles[22], machine)
-    shown = json.loads(machine.run(*OFFLOAD, "inspect", "--json", "matmul.mob").stdout)
+    shown = json.loads(machine.run(*machine.compiler, "inspect", "--json", "matmul.mob").stdout)
     (file,) = shown["files"]
     assert file["format"] == "bundle for another machine"
     assert file["members"][0]["entries"][0]["name"] == "matmul"
@@ -226,11 +248,13 @@ def test_inspect_shows_what_a_bundle_registers(bundles: dict[int, Path], tmp_pat
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_a_bundle_cannot_be_is_said(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_what_a_bundle_cannot_be_is_said(
+    tmp_path: Path, words: tuple[str, ...], said: str, mlir_offload: list[str]
+) -> None:
     for name in ("k.c", "k.mlir", "k.mob"):
         (tmp_path / name).write_text("")
     done = subprocess.run(
-        [*OFFLOAD, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        [*mlir_offload, *words], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode in {2, 7}
     assert said in done.stderr
@@ -239,13 +263,10 @@ def test_what_a_bundle_cannot_be_is_said(tmp_path: Path, words: tuple[str, ...],
 @pytest.mark.llvm(22)
 @pytest.mark.parametrize("way", ["mlir-offload", "clang alone"])
 def test_a_bundle_for_amd_gpus_is_linked_where_rocm_is(
-    way: str, rocm_recorder: Path, tmp_path: Path
+    way: str, hip_bundle: Path, rocm_recorder: Path, tmp_path: Path, mlir_offload: list[str]
 ) -> None:
-    maker, machine = lowering_machine(tmp_path / "a", 22), linking_machine(tmp_path / "b", 22)
-    shutil.copy(INPUTS / "hip_program.mlir", maker.home)
-    archs = "--offload-arch=gfx90a,gfx1030"
-    maker.mlir_offload("bundle", archs, "hip_program.mlir", "-o", "p.mob")
-    bundle = moved(maker.home / "p.mob", machine)
+    machine = linking_machine(tmp_path, 22, mlir_offload)
+    bundle = moved(hip_bundle, machine)
     if way == "mlir-offload":
         machine.mlir_offload("link", f"--rocm-path={rocm_recorder}", bundle.name, "-o", "program")
     else:
@@ -263,12 +284,10 @@ def test_a_bundle_for_amd_gpus_is_linked_where_rocm_is(
 
 @pytest.mark.llvm(22)
 def test_what_rocm_lacks_is_told_before_anything_is_compiled(
-    rocm_recorder: Path, tmp_path: Path
+    hip_bundle: Path, rocm_recorder: Path, tmp_path: Path, mlir_offload: list[str]
 ) -> None:
-    maker, machine = lowering_machine(tmp_path / "a", 22), linking_machine(tmp_path / "b", 22)
-    shutil.copy(INPUTS / "hip_program.mlir", maker.home)
-    maker.mlir_offload("bundle", "--offload-arch=gfx90a", "hip_program.mlir", "-o", "p.mob")
-    bundle = moved(maker.home / "p.mob", machine)
+    machine = linking_machine(tmp_path, 22, mlir_offload)
+    bundle = moved(hip_bundle, machine)
     alone = tmp_path / "rocm"
     (alone / "lib").mkdir(parents=True)
     (alone / "lib" / "libamdhip64.so").symlink_to(rocm_recorder / "lib" / "libamdhip64.so")

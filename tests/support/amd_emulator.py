@@ -11,7 +11,7 @@ from support.emulator_library import emulator_library
 
 SOURCES = Path(__file__).resolve().parents[1] / "gpu" / "amd"
 DEVICE_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
-FLAGS = ("-std=c++17", "-O1", "-fPIC")
+FLAGS = ("-std=c++17",)
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libLLVM.so.22.1"
 # What the emulator ends a program with.
 FAULT = 99

@@ -15,7 +15,7 @@ from mlir_offload.toolchain.process import ProcessRunner
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests" / "gpu" / "cuda"
 # The interpreter computes in the formats and directions that PTX names, so the compiler keeps all of them.
-FLAGS = ("-std=c++20", "-O1", "-fPIC", "-frounding-math", "-ffp-contract=off")
+FLAGS = ("-std=c++20", "-frounding-math", "-ffp-contract=off")
 # What the interpreter exits with when a kernel does something that PTX does not define.
 FAULT = 97
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,10 +104,7 @@ class LinkInputs:
         """Return a relocatable object for a device that defines kernels."""
         target = target_of(kind, arch)
         names = tuple(kernels)
-        output = self.directory / f"{'-'.join(names)}.{target.arch}.{value}.device.o"
-        if not output.exists():
-            self._assemble(target, names, value, output)
-        data = output.read_bytes()
+        data = _device_object(self.major, target, names, value)
         return DeviceImage(target, data, image_kind_of(data))
 
     def host_object(
@@ -185,21 +184,6 @@ class LinkInputs:
         text = RUNTIMES + REGISTRATION + REGISTRATION_HIP + REGISTRATION_OPENMP
         return self.c_object("runtimes", text)
 
-    def _assemble(self, target: Target, kernels: Sequence[str], value: int, output: Path) -> None:
-        forms = {Kind.CUDA: PTX, Kind.HIP: AMD, Kind.OPENMP: CPU}
-        form = forms[target.kind]
-        text = "".join(form.format(kernel=kernel, value=value) for kernel in kernels)
-        source = output.with_suffix(".source")
-        if target.kind is Kind.CUDA:
-            source.write_text(PTX_HEAD.format(arch=target.arch) + text, encoding="utf-8")
-            self.run(CUDA / "bin" / "ptxas", "-c", f"-arch={target.arch}", source, "-o", output)
-            return
-        source.write_text(text, encoding="utf-8")
-        flags: tuple[str, ...] = ("-fPIC",)
-        if target.kind is Kind.HIP:
-            flags = (f"--target={target.triple}", f"-mcpu={target.arch}", "-nogpulib")
-        self.clang("-O1", *flags, "-x", "c", "-c", source, "-o", output)
-
     def _cuda_directory(self) -> Path:
         directory = self.directory / "cuda"
         if not directory.exists():
@@ -208,3 +192,23 @@ class LinkInputs:
             tools = CudaTools(ToolVersion(13, 0), ptxas, nvlink, fatbinary)
             write_cuda_directory(directory, tools, self.major)
         return directory
+
+
+@functools.cache
+def _device_object(major: int, target: Target, kernels: tuple[str, ...], value: int) -> bytes:
+    """Return what the release makes of kernels; tests that link the same ones share it."""
+    form = {Kind.CUDA: PTX, Kind.HIP: AMD, Kind.OPENMP: CPU}[target.kind]
+    text = "".join(form.format(kernel=kernel, value=value) for kernel in kernels)
+    with tempfile.TemporaryDirectory() as folder:
+        made = LinkInputs(major, Path(folder))
+        source, output = made.directory / "source", made.directory / "device.o"
+        if target.kind is Kind.CUDA:
+            source.write_text(PTX_HEAD.format(arch=target.arch) + text, encoding="utf-8")
+            made.run(CUDA / "bin" / "ptxas", "-c", f"-arch={target.arch}", source, "-o", output)
+            return output.read_bytes()
+        source.write_text(text, encoding="utf-8")
+        flags: tuple[str, ...] = ("-fPIC",)
+        if target.kind is Kind.HIP:
+            flags = (f"--target={target.triple}", f"-mcpu={target.arch}", "-nogpulib")
+        made.clang("-O1", *flags, "-x", "c", "-c", source, "-o", output)
+        return output.read_bytes()

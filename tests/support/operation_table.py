@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,11 +77,11 @@ def program_of(cases: Iterable[Case]) -> str:
     for number, case in enumerate(cases):
         match case.frame:
             case "device":
-                head = f"  gpu.func @k{number}({_KERNEL}) kernel {{ // {case.name}"
+                head = f"  gpu.func @k{number}({_used(_KERNEL, case)}) kernel {{ // {case.name}"
                 zero = "%o = arith.constant 0 : index"
                 kernels += [head, zero, case.text, "gpu.return", "}"]
             case "host":
-                head = f" func.func @h{number}({_HOST}) {{ // {case.name}"
+                head = f" func.func @h{number}({_used(_HOST, case)}) {{ // {case.name}"
                 functions += [head, case.text, "return", "}"]
             case _:
                 inner = case.text.strip().splitlines()[1:-1]
@@ -89,3 +90,9 @@ def program_of(cases: Iterable[Case]) -> str:
     device = [" gpu.module @m {", launched, *kernels, " }"]
     body = [*device, *functions, *modules]
     return "\n".join(("module attributes {gpu.container_module} {", *body, "}", ""))
+
+
+def _used(parameters: str, case: Case) -> str:
+    """Return the parameters that a case uses: each memref is lowered to five."""
+    names = set(re.findall(r"%\w+", case.text))
+    return ", ".join(one for one in parameters.split(", ") if one.partition(":")[0] in names)

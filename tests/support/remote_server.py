@@ -208,7 +208,13 @@ def build_grid(place: Path) -> Iterator[BuildGrid]:
 
 def write_command(file: Path, **environment: str) -> Path:
     """Write the mlir-offload of a worker: that of this checkout, with variables of its own."""
-    values = {"PYTHONPATH": str(ROOT / ".importroot"), "PYTHONDONTWRITEBYTECODE": "1"} | environment
+    values = {
+        "PYTHONPATH": str(ROOT / ".importroot"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # What the other tests have compiled: an installed package is compiled, too.
+        "PYTHONPYCACHEPREFIX": os.environ.get("PYTHONPYCACHEPREFIX", ""),
+        **environment,
+    }
     words = [f"{name}='{value}'" for name, value in values.items()]
     line = f"exec env {' '.join(words)} '{sys.executable}' -m mlir_offload.driver \"$@\""
     file.write_text(f"#!/bin/sh\n{line}\n")

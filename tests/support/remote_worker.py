@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,13 +57,26 @@ def main(target: str, instance: str, name: str, keys: str, command: str, *proper
         *(f"--remote=https://{target}", f"--instance={instance}", f"--access-token={token}"),
         *(f"--server-cert={certificate}", f"--client-cert={certificate}", f"--client-key={key}"),
     )
-    run = _Runner(server, name, command, _Storage(channel, instance, call))
+    programs = _programs(keys, command)
+    run = _Runner(server, name, programs, _Storage(channel, instance, call))
     while True:
         run.note_cancelled({lease.id for lease in session.leases})
         for lease in session.leases:
             run.update(lease)
         request = bots_pb2.UpdateBotSessionRequest(name=session.name, bot_session=session)
         session = bots.UpdateBotSession(request, **call)
+
+
+def _programs(keys: str, command: str) -> Path:
+    """Return a folder that the sandbox has in the place of /usr/local/bin.
+
+    A file that is mounted where there is none would be made there on this machine, too.
+    """
+    folder = Path(tempfile.mkdtemp(dir=keys, prefix=f"{Path(command).name}-"))
+    for python in Path("/usr/local/bin").glob("python3*"):
+        shutil.copy(python, folder, follow_symlinks=False)
+    shutil.copy(command, folder / "mlir-offload")
+    return folder
 
 
 class _Storage:
@@ -103,8 +117,10 @@ class _Storage:
 class _Runner:
     """Runs the actions of leases, each in a thread of its own."""
 
-    def __init__(self, server: tuple[str, ...], name: str, command: str, storage: _Storage) -> None:
-        self.server, self.name, self.command, self.storage = server, name, command, storage
+    def __init__(
+        self, server: tuple[str, ...], name: str, programs: Path, storage: _Storage
+    ) -> None:
+        self.server, self.name, self.programs, self.storage = server, name, programs, storage
         self.running: dict[str, threading.Thread] = {}
         self.results: dict[str, reapi.ActionResult | None] = {}
         self.cancelled: set[str] = set()
@@ -166,7 +182,7 @@ class _Runner:
         )
         for place in dict.fromkeys(places):
             yield f"--bind-mount={place}:{place}"
-        yield f"--bind-mount={self.command}:/usr/local/bin/mlir-offload"
+        yield f"--bind-mount={self.programs}:/usr/local/bin"
 
 
 def _say(text: str) -> None:

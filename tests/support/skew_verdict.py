@@ -128,11 +128,11 @@ def _meant(module: Module, form: str, expected: Fingerprint) -> Fingerprint:
     return Fingerprint(Counter(), Counter()) if form == "ll" else expected
 
 
-@cache
 def _baseline(module: Module, folder: Path) -> _Product:
     return _make(module, module.case.forms[0], module.release, folder)
 
 
+@cache
 def _make(module: Module, form: str, consumer: int, folder: Path) -> _Product:
     path = module.form(form)
     program = folder / f"{module.name}.{form}.{consumer}.exe"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-OFFLOAD = (sys.executable, "-m", "mlir_offload.driver")
 _LOWERING = ("mlir-opt", "mlir-translate")
 _LINKING = ("clang", "clang++", "ld.lld", "clang-linker-wrapper", "clang-nvlink-wrapper")
 
@@ -18,6 +17,7 @@ class Machine:
     """A directory that represents a machine: some programs of one LLVM release, and nothing else."""
 
     root: Path
+    compiler: Sequence[str]
 
     @property
     def llvm(self) -> Path:
@@ -30,10 +30,11 @@ class Machine:
         return self.root / "home"
 
     def environment(self, **variables: str) -> dict[str, str]:
-        """Return its whole environment: nothing of ours but where the compiler's modules are."""
+        """Return its whole environment: nothing of ours but how Python starts the compiler."""
         path = os.pathsep.join((str(self.llvm / "bin"), "/usr/bin", "/bin"))
         places = {"PATH": path, "HOME": str(self.home), "TMPDIR": str(self.root / "tmp")}
-        return {**places, "PYTHONPATH": os.environ["PYTHONPATH"], **variables}
+        python = {key: value for key, value in os.environ.items() if key.startswith("PYTHON")}
+        return {**places, **python, **variables}
 
     def run(
         self, *argv: str, status: int = 0, **variables: str
@@ -51,22 +52,24 @@ class Machine:
     ) -> subprocess.CompletedProcess[str]:
         """Run a verb of the compiler with what this machine has."""
         tools = (f"--llvm={self.llvm}", *((f"--cuda-path={cuda_path}",) if cuda_path else ()))
-        return self.run(*OFFLOAD, verb, *tools, *words, status=status)
+        return self.run(*self.compiler, verb, *tools, *words, status=status)
 
 
-def lowering_machine(root: Path, major: int) -> Machine:
+def lowering_machine(root: Path, major: int, compiler: Sequence[str]) -> Machine:
     """Return a machine with mlir-opt and mlir-translate of a release."""
-    return _machine(root, major, _LOWERING)
+    return _machine(Machine(root, compiler), major, _LOWERING)
 
 
-def linking_machine(root: Path, major: int, *, without: tuple[str, ...] = ()) -> Machine:
+def linking_machine(
+    root: Path, major: int, compiler: Sequence[str], *, without: tuple[str, ...] = ()
+) -> Machine:
     """Return a machine with clang, the linker wrapper and lld of a release."""
-    return _machine(root, major, tuple(name for name in _LINKING if name not in without))
+    programs = tuple(name for name in _LINKING if name not in without)
+    return _machine(Machine(root, compiler), major, programs)
 
 
-def _machine(root: Path, major: int, programs: tuple[str, ...]) -> Machine:
-    machine = Machine(root)
-    for directory in (machine.llvm / "bin", machine.home, root / "tmp"):
+def _machine(machine: Machine, major: int, programs: tuple[str, ...]) -> Machine:
+    for directory in (machine.llvm / "bin", machine.home, machine.root / "tmp"):
         directory.mkdir(parents=True)
     for name in programs:
         program = Path(f"/usr/lib/llvm-{major}/bin/{name}")

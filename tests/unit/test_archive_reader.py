@@ -109,6 +109,12 @@ def test_a_name_with_a_nul_inside_is_refused(label: str) -> None:
         stored(b"!<arch>\n" + member(label, b"a\0b.content"))
 
 
+@pytest.mark.parametrize("label", ["/²", "#1/²", "#1/"])
+def test_a_name_that_begins_as_a_place_and_has_no_number_is_a_name(label: str) -> None:
+    header = label.encode().ljust(16) + member("a.o/", b"xx")[16:]
+    assert stored(b"!<arch>\n" + header) == [(label.removesuffix("/"), b"xx")]
+
+
 @pytest.mark.parametrize("damage", [b"garbage" * 10, member("a.o/", b"xx")[:30]])
 def test_a_damaged_header_is_reported_with_its_offset(damage: bytes) -> None:
     with pytest.raises(VerificationError, match="malformed archive: member header at offset 8"):

@@ -206,6 +206,9 @@ WRONG = {
     "i128": 'target datalayout = "e-m:e-i64:64-i128:128-f80:128-S128"\n@g = global i128 0\n',
     "cluster": bounded('"nvvm.cluster_dim"="2,1,1"'),
     "cluster-rank": bounded('"nvvm.maxclusterrank"="8"'),
+    "grid_constant-copied": bounded()
+    .replace("@k()", '@k(ptr byval(i32) "nvvm.grid_constant" %b)')
+    .replace("  ret", "  %p = ptrtoint ptr %b to i64\n  ret"),
     "blocksareclusters": bounded('"nvvm.blocksareclusters"'),
 }
 NUMBERS_OF_23 = (
@@ -300,6 +303,18 @@ def test_text_that_no_row_makes_older_is_checked_for_its_reader() -> None:
 def test_what_would_be_wrong_without_a_word_is_refused(what: str) -> None:
     with pytest.raises(CompatibilityError, match="has no form"):
         downgrade(WRONG[what], reader=older_reader(ROWS[what]))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_parameter_in_constant_memory_that_is_loaded_only_needs_no_mark(reader: int) -> None:
+    text = SILENT["grid_constant"][0].replace(
+        "  ret", "  %q = getelementptr i32, ptr %b, i64 %i\n  %v = load i32, ptr %q\n  ret"
+    )
+    made = downgrade(text.replace("@k(", "@k(i64 %i, "), reader=reader)
+    is_annotated = '!"grid_constant", !{i32 3}' in made
+    assert is_annotated == (
+        ROWS["grid_constant-copied"].since <= reader < ROWS["grid_constant"].since
+    )
 
 
 @pytest.mark.parametrize("what", [*SAMPLES, *SILENT, *WRONG])

@@ -286,3 +286,24 @@ def test_a_block_whose_subgroups_a_device_forms_freely_is_reduced_without_them(
 def test_every_pattern_that_is_named_exists(form: str, faults: frozenset[str]) -> None:
     for name in patterns_for(parse_form(form), faults).values():
         assert callable(load_member(name)), name
+
+
+def test_a_vector_of_several_dimensions_is_transferred() -> None:
+    load = '    %v = "vector.load"(%m, %i, %j, %k) : (memref<?x4x8xf16>, index, index, index) -> vector<4x8xf16>'
+    store = '    "vector.store"(%v, %n, %i, %j) : (vector<4x8xf16>, memref<8x8xf16>, index, index) -> ()'
+    text = "\n".join(expand(load, store))
+    assert '"arith.constant"() <{value = 0.0 : f16}>' in text
+    assert "array<i32: 1, 3, 1, 0>, permutation_map = affine_map<(d0, d1, d2) -> (d1, d2)>" in text
+    assert "array<i32: 1, 1, 2, 0>, permutation_map = affine_map<(d0, d1) -> (d0, d1)>" in text
+    assert text.count("in_bounds = [true, true]") == 2
+    assert "vector.load" not in text
+    assert "vector.store" not in text
+
+
+@pytest.mark.parametrize(
+    ("memref", "vector"),
+    [("memref<?xf32>", "vector<4xf32>"), ("memref<?xvector<2x4xf32>>", "vector<2x4xf32>")],
+)
+def test_a_vector_that_one_instruction_loads_is_left(memref: str, vector: str) -> None:
+    line = f'    %v = "vector.load"(%m, %i) : ({memref}, index) -> {vector}'
+    assert expand(line)[1] == line

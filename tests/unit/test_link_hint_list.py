@@ -42,6 +42,7 @@ EXECUTED = {
     "compile it with -ffat-lto-objects": "test_an_object_of_gccs_lto_is_compiled_with_machine_code",
     "libclang-rt-": "test_the_package_that_the_hint_names_has_the_library",
     "compile the file that defines it again": "test_an_image_is_packaged_and_takes_its_arguments_as",
+    "llvm.emit_c_interface": "test_a_function_that_a_library_has_only_for_the_c_interface_is_said_to_be_there",
     "name its folder with -L": "test_a_library_is_found_by_what_objects_leave_undefined",
 }
 

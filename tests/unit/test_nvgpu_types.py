@@ -18,6 +18,10 @@ def rewritten(kind: str, *lines: str) -> str:
     return "\n".join(module.lines())
 
 
+def _of(element: str, count: int) -> str:
+    return f"struct<({', '.join([element] * count)})>"
+
+
 @pytest.mark.parametrize(
     ("kind", "lowered"),
     [
@@ -25,6 +29,14 @@ def rewritten(kind: str, *lines: str) -> str:
         ("mbarrier.token", "i64"),
         ("warpgroup.descriptor<tensor = memref<64x64xf16, 3>>", "i64"),
         ("device.async.token", "i32"),
+        (
+            "warpgroup.accumulator<fragmented = vector<128x16xf32>>",
+            f"!llvm.struct<({_of('f32', 8)}, {_of('f32', 8)})>",
+        ),
+        (
+            "warpgroup.accumulator<fragmented = vector<64x32xf16>>",
+            f"!llvm.struct<({_of('f16', 8)})>",
+        ),
         (f"mbarrier.group<memorySpace = {WORKGROUP}>", f"memref<1xi64, {WORKGROUP}>"),
         (
             f"mbarrier.group<memorySpace = {WORKGROUP}, num_barriers = 4>",

@@ -225,6 +225,76 @@ def test_bounds_of_clusters_are_told_to_each_release_that_does_not_read_them_as_
             assert errors(list(check_text(text, Consumer(release)))) & {"BC015"} == expected
 
 
+EXPRESSIONS = """!llvm.module.flags = !{!0}
+!llvm.dbg.cu = !{!1}
+!x = !{!DIExpression(DW_OP_constu, 23, OPERATION)}
+!0 = !{i32 2, !"Debug Info Version", i32 3}
+!1 = distinct !DICompileUnit(language: DW_LANG_C99, file: !2, emissionKind: FullDebug)
+!2 = !DIFile(filename: "a.c", directory: "/")
+"""
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.llvm(19)
+@pytest.mark.llvm(16)
+@pytest.mark.llvm(15)
+@pytest.mark.parametrize("name", [row.name for row in load_limits().debug_operations.values()])
+def test_a_reader_that_drops_all_debug_information_is_told(name: str) -> None:
+    row = next(row for row in load_limits().debug_operations.values() if row.name == name)
+    arguments = ", 1, 2" if row.number in load_limits().debug_arguments else ""
+    text = EXPRESSIONS.replace("OPERATION", f"{name}{arguments}")
+    # Older parsers do not know the names of all.
+    spelled = text.replace(name, str(row.number)).encode()
+    for release in (15, 16, 19):
+        is_dropped = release < row.since
+        command = [tool(release, "opt"), "-passes=no-op-module", "-S", "-", "-o", "-"]
+        done = subprocess.run(command, input=spelled, check=False, capture_output=True)
+        assert (b"ignoring invalid debug info" in done.stderr) == is_dropped
+        assert (b"DICompileUnit" not in done.stdout) == is_dropped
+        assert ("BC034" in errors(skews(text, release))) == is_dropped
+        assert ("BC034" in errors(list(check_text(text, Consumer(release))))) == is_dropped
+
+
+def test_an_argument_of_an_expression_for_debuggers_is_no_operation() -> None:
+    text = EXPRESSIONS.replace("OPERATION", "DW_OP_plus_uconst, 41, DW_OP_LLVM_fragment, 23, 31")
+    assert not skews(text, 15, 16) or "BC034" not in errors(skews(text, 15, 16))
+
+
+GRID_CONSTANT = (
+    NVPTX
+    + """define ptx_kernel void @f(ptr %p, ptr byval([4 x i32]) align 64 "nvvm.grid_constant" %c) {
+  %q = getelementptr i32, ptr %c, i64 2
+  %v = load i32, ptr %q
+  USE
+  ret void
+}
+"""
+)
+ESCAPES = ("store ptr %q, ptr %p", "%x = ptrtoint ptr %c to i64", "call void @f(ptr %p, ptr %c)")
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("use", ["store i32 %v, ptr %p", *ESCAPES])
+def test_a_parameter_in_constant_memory_is_told_where_its_address_is_used(use: str) -> None:
+    text = GRID_CONSTANT.replace("USE", use)
+    for release in RELEASES:
+        expected = {"BC033"} if release < 22 and use in ESCAPES else set()
+        assert errors(skews(text, release)) & {"BC033"} == expected
+        assert errors(list(check_text(text, Consumer(release)))) & {"BC033"} == expected
+
+
+@pytest.mark.llvm(19)
+def test_a_back_end_that_crashes_at_the_annotation_of_a_parameter_is_told() -> None:
+    text = GRID_CONSTANT.replace(' "nvvm.grid_constant"', "").replace("ptx_kernel ", "")
+    text = text.replace("USE", ESCAPES[0]) + (
+        '!nvvm.annotations = !{!0}\n!0 = !{ptr @f, !"kernel", i32 1, !"grid_constant", !1}\n!1 = !{i32 2}\n'
+    )
+    for release in RELEASES:
+        expected = {"BC025"} if release < 19 else set()
+        assert errors(skews(text, release, 19)) & {"BC025", "BC033"} == expected
+        assert errors(list(check_text(text, Consumer(release)))) & {"BC025", "BC033"} == expected
+
+
 def device_library(version: int, flag: int) -> str:
     return AMDGPU + (
         "declare void @__ockl_f()\n"

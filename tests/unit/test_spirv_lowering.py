@@ -162,6 +162,10 @@ def test_functions_are_kept_for_other_files_on_request_only() -> None:
         ("  %2 = fadd bfloat %0, %0", "bfloat %0", "an operation on bf16 is not supported"),
         ("  %2 = atomicrmw fadd ptr %0, half 1.0 acq_rel", "ptr %0", "atomicrmw fadd of this type"),
         ("", "{ i32, i32 } %0", "has a parameter of type { i32, i32 }"),
+        ("", "i24 %0", "has a parameter of type i24"),
+        ("", "fp128 %0", "has a parameter of type fp128"),
+        ("", "<{ i8, i64 }> %0", "has a parameter of type <{ i8, i64 }>"),
+        ("", "<3 x i24> %0", "has a parameter of type <3 x i24>"),
         ("  %2 = call i32 @vprintf(ptr %0, ptr null)", "ptr %0", "the format of printf is not"),
     ],
 )
@@ -222,3 +226,23 @@ def test_a_function_of_other_files_keeps_its_parameters_and_only_prints() -> Non
     text = made("  call void @shared(i32 7)", rest=rest, rdc=True)
     assert "mo.failures" not in text
     assert "assertion_failed" not in text
+
+
+def test_intrinsics_are_named_after_the_memory_that_they_have() -> None:
+    kind = "<4 x float> @llvm.masked.gather.v4f32.v4p0(<4 x ptr>, <4 x i1>, <4 x float>)"
+    call = f"  %2 = call {kind}".replace("x ptr>", "x ptr> %0").replace("i1>", "i1> %1")
+    text = made(
+        call.replace("float>)", "float> zeroinitializer)"),
+        "<4 x ptr> %0, <4 x i1> %1",
+        rest=f"declare {kind}\n",
+    )
+    assert "@llvm.masked.gather.v4f32.v4p4(<4 x ptr addrspace(4)>" in text
+    assert "v4p0" not in text
+
+
+def test_an_intrinsic_for_one_kind_of_memory_is_refused() -> None:
+    name = "@llvm.masked.compressstore.v4f32"
+    call = f"  call void {name}(<4 x float> zeroinitializer, ptr %0, <4 x i1> zeroinitializer)"
+    declared = f"declare void {name}(<4 x float>, ptr, <4 x i1>)\n"
+    with pytest.raises(SourceError, match=r"masked\.compressstore\.v4f32 is not supported"):
+        made(call, rest=declared)

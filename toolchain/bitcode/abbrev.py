@@ -44,11 +44,42 @@ class Abbreviation(Struct, frozen=True):
     problem: str = ""
 
 
+class _Known(Struct, frozen=True):
+    """An abbreviation, and the bits that define it."""
+
+    size: int
+    mask: int
+    bits: int
+    abbreviation: Abbreviation
+
+
+# Modules define the same ones again and again: found by their first bits, compared by all of them.
+_known: dict[int, _Known] = {}
+_FIRST_BITS = (1 << 16) - 1
+_LONGEST_KNOWN = 256
+_MOST_KNOWN = 256
+
+
 def read_abbreviation(data: bytes, position: int, end: int) -> tuple[Abbreviation, int]:
     """Return the abbreviation that is defined at a position in bits, and where it ends.
 
     Raises ValueError for an encoding or a width that LLVM rejects.
     """
+    word = bits(data, position, _LONGEST_KNOWN)
+    known = _known.get(word & _FIRST_BITS)
+    if known is not None and word & known.mask == known.bits:
+        return known.abbreviation, position + known.size
+    abbreviation, behind = _parse(data, position, end)
+    size = behind - position
+    if size <= _LONGEST_KNOWN and behind <= end:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        mask = (1 << size) - 1
+        _known[word & _FIRST_BITS] = _Known(size, mask, word & mask, abbreviation)
+    return abbreviation, behind
+
+
+def _parse(data: bytes, position: int, end: int) -> tuple[Abbreviation, int]:
     count, position = vbr_at(data, position, 5)
     fields: list[Field] = []
     word = left = 0

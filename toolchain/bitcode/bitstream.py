@@ -29,6 +29,8 @@ ENTER_BLOCK = 1
 USUAL_CHUNK = 6
 WORD_BYTES = 2 * VBR_BYTES
 _MIN_WIDTH, _MAX_WIDTH = 2, 32
+# Of a block's number in chunks of 8 bits, or of the width behind it in chunks of 4, there is more.
+_CONTINUED = 0x880
 _ENTRY_BYTES, _FEW_ENTRIES = 4, 4096
 _FIXED, _CHAR6 = Encoding.FIXED, Encoding.CHAR6
 
@@ -190,11 +192,14 @@ def block_at(stream: BitStream, position: int, limit: int) -> Block:
     """
     at = position >> 3
     word = int.from_bytes(stream.data[at : at + WORD_BYTES], "little") >> (position & 7)
-    try:
-        number, used = vbr(word, 8)
-        width, more = vbr(word >> used, 4)
-    except ValueError as error:
-        raise stream.malformed(position, "block", str(error)) from error
+    if word & _CONTINUED:
+        try:
+            number, used = vbr(word, 8)
+            width, more = vbr(word >> used, 4)
+        except ValueError as error:
+            raise stream.malformed(position, "block", str(error)) from error
+    else:
+        number, width, used, more = word & 0x7F, word >> 8 & 7, 8, 4
     begin = -(-(position + used + more) // 32) * 32 + 32
     size = stream.data[(begin >> 3) - 4 : begin >> 3]
     end = begin + 32 * int.from_bytes(size, "little")

@@ -22,6 +22,8 @@ _CONSTANTS = {
 }
 _CONVERSIONS = {13: "ptrtoaddr"}
 _DEBUG_RECORDS = range(61, 67)
+# The record of a DIExpression.
+_EXPRESSION = 29
 _INBOUNDS = 1
 _FIRST_COMPARISON = 32  # of integers; below are those of floating-point numbers
 _OPERATIONS = {17: "usub_cond", 18: "usub_sat", 19: "fmaximum", 20: "fminimum"}
@@ -86,22 +88,27 @@ class _RecordWalk(Struct):
     loads: set[int] = field(default_factory=set)
     found: dict[tuple[str, str], Skew] = field(default_factory=dict)
 
-    def enter(self, block: Block, function: str, depth: int = 0) -> None:
-        """Look at all records of a block, and of those in it."""
-        looks: dict[int, Callable[[Record, str], None]] = {
+    looks: dict[int, Callable[[Record, str], None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Choose what looks at the records of each kind of block."""
+        self.looks = {
             BlockId.CONSTANTS: self._constant,
             BlockId.METADATA: self._metadata,
             BlockId.FUNCTION: self._instruction,
         }
         if self.consumer.llvm >= self.limits.noundef_of_loads_since:
-            looks |= {
+            self.looks |= {
                 BlockId.FUNCTION: self._counted,
                 BlockId.METADATA_ATTACHMENT: self._attachment,
             }
+
+    def enter(self, block: Block, function: str, depth: int = 0) -> None:
+        """Look at all records of a block, and of those in it."""
         if block.number == BlockId.FUNCTION:
             self.instructions = 0
             self.loads.clear()
-        look = looks.get(block.number)
+        look = self.looks.get(block.number)
         for entry in BlockReader(self.module.content.stream, block):
             if isinstance(entry, Block):
                 if depth < _DEEPEST:
@@ -136,7 +143,19 @@ class _RecordWalk(Struct):
     def _constant_found(self, construct: str, record: Record, function: str) -> None:
         self._add("BC012", construct, function, {"code": record.code})
 
+    def _expression(self, record: Record, function: str) -> None:
+        """Report an operation for debuggers that the release does not have."""
+        place = 1
+        while place < record.count:
+            number = record.operand(place, "operation")
+            row = self.limits.debug_operations.get(number)
+            if row is not None and row.since > self.consumer.llvm:
+                self._add("BC034", row.name, function, {"needed": row.since})
+            place += 1 + self.limits.debug_arguments.get(number, 0)
+
     def _metadata(self, record: Record, function: str) -> None:
+        if record.code == _EXPRESSION:
+            self._expression(record, function)
         steps = self.limits.newest["metadata_codes"]
         if record.code > steps.at(self.consumer.llvm):
             # The reader passes over it: what is numbered after it is taken for something else.

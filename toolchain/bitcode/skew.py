@@ -13,12 +13,14 @@ from mlir_offload.toolchain.bitcode.global_value import BitcodeFunction
 from mlir_offload.toolchain.bitcode.memory_effect import lost_effects
 from mlir_offload.toolchain.bitcode.metadata import MetadataTable
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
+from mlir_offload.toolchain.bitcode.parameter import copied_parameters
 from mlir_offload.toolchain.bitcode.record_skew import check_records
 from mlir_offload.toolchain.bitcode.type import BitcodeType
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.identity import parse_signature
 from mlir_offload.toolchain.skew.limits import load_limits, newest_numbers
 from mlir_offload.toolchain.skew.symbol import (
+    annotation_values,
     check_intrinsic,
     check_openmp,
     check_openmp_structure,
@@ -59,6 +61,7 @@ def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
         *_types(module, consumer),
         *_attributes(module, consumer),
         *_launch_bounds(module, consumer),
+        *_parameters(module, consumer),
         *_intrinsics(module, consumer),
         *_conventions(module, consumer),
         *_wide_integers(module, consumer),
@@ -171,6 +174,24 @@ def _launch_bounds(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
         lost = table.lost_bounds(given, own, consumer.llvm)
         if lost:
             yield Skew("BC015", lost_values(lost, given, consumer), function.name)
+
+
+def _parameters(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report parameters in constant memory that a release copies, or whose annotation its back end crashes at."""
+    if not module.triple.startswith(_NVIDIA):
+        return
+    for row in load_limits().parameters:
+        if consumer.llvm >= row.since:
+            continue
+        annotated = {name for name, own in _annotations(module).items() if row.annotation in own}
+        if consumer.llvm < row.annotation_since:
+            for name in annotated:
+                yield Skew("BC025", annotation_values(row, consumer), name)
+            annotated.clear()
+        for function in copied_parameters(module, row.attribute):
+            if function.name not in annotated:
+                values = {"name": row.attribute, "consumer": consumer.llvm}
+                yield Skew("BC033", values, function.name)
 
 
 def _annotations(module: BitcodeModule) -> dict[str, set[object]]:

@@ -82,6 +82,23 @@ class LaunchRow(Struct, frozen=True):
     annotation_since: int = 0
 
 
+class ParameterRow(Struct, frozen=True):
+    """What a kernel says of a parameter: the attribute and the annotation of one meaning, and who reads them."""
+
+    attribute: str
+    since: int
+    annotation: str
+    annotation_since: int
+
+
+class DebugOperation(Struct, frozen=True):
+    """An operation of expressions for debuggers, and the first release that has it."""
+
+    name: str
+    number: int
+    since: int
+
+
 class LimitsTable(Struct, frozen=True):
     """All of it. `newest` are the highest numbers that a bitcode reader knows, by list.
 
@@ -94,9 +111,12 @@ class LimitsTable(Struct, frozen=True):
     unread_attributes: frozenset[int]
     conventions: Mapping[int, ConventionRow]
     debug_records: Mapping[int, DebugRecord]
+    debug_operations: Mapping[int, DebugOperation]
+    debug_arguments: Mapping[int, int]
     instruction_flags: Mapping[str, int]
     memory: tuple[tuple[int, tuple[str, ...]], ...]
     launch: Mapping[str, LaunchRow]
+    parameters: tuple[ParameterRow, ...]
     wide_integer_since: int
     back_ends: Mapping[str, Mapping[str, int]]
     openmp_parameters: Mapping[str, Steps]
@@ -175,9 +195,18 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
             int(row["code"]): DebugRecord(row["name"], _rising(row["name"], row["newest"]))
             for row in table["metadata_operands"]
         },
+        debug_operations={
+            int(row["number"]): DebugOperation(**row) for row in table["debug_operations"]
+        },
+        debug_arguments={
+            int(number): int(count)
+            for count, numbers in table["debug_operation_arguments"].items()
+            for number in numbers
+        },
         instruction_flags={name: int(since) for name, since in table["instruction_flags"].items()},
         memory=_memory(table["memory_locations"]),
         launch={str(row["attribute"]): LaunchRow(**row) for row in table["launch_attributes"]},
+        parameters=tuple(ParameterRow(**row) for row in table["parameter_attributes"]),
         wide_integer_since=int(table["wide_integer_since"]),
         back_ends={
             str(target): {str(name): int(since) for name, since in rows.items()}

@@ -85,8 +85,14 @@ class SignatureTable(Struct, frozen=True):
 
 def split_signature(text: str) -> tuple[str, tuple[str, ...]]:
     """Return the result and the parameters of a type of a function, as LLVM writes it, with opaque pointers."""
+    result, parameters = split_spelled(text)
+    return _opaque(result), tuple(map(_opaque, parameters))
+
+
+def split_spelled(text: str) -> tuple[str, list[str]]:
+    """Return the result and the parameters of a type of a function as they are written."""
     begin = text.rindex(" (")
-    return _opaque(text[:begin]), tuple(map(_opaque, _parts(text[begin + 2 : -1])))
+    return text[:begin], _parts(text[begin + 2 : -1])
 
 
 def _opaque(word: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.intrinsics import load_intrinsics
-from mlir_offload.toolchain.skew.limits import LaunchRow, load_limits
+from mlir_offload.toolchain.skew.limits import LaunchRow, ParameterRow, load_limits
 from mlir_offload.toolchain.skew.signature import load_signatures
 
 _MINIMUM = ("llvm.minimum.", "llvm.maximum.")
@@ -19,6 +19,12 @@ def lost_values(
     names = [row.attribute if row.attribute in given else row.annotation for row in lost]
     needed = max(row.since if row.attribute in given else row.annotation_since for row in lost)
     return {"names": ", ".join(names), "consumer": consumer.llvm, "needed": needed}
+
+
+def annotation_values(row: ParameterRow, consumer: Consumer) -> dict[str, object]:
+    """Return what the message of an annotation that a back end crashes at says."""
+    construct = f"the annotation {row.annotation}"
+    return {"construct": construct, "needed": row.annotation_since, "consumer": consumer.llvm}
 
 
 def check_openmp(name: str, parameters: int, consumer: Consumer) -> Skew | None:

@@ -14,7 +14,9 @@ from mlir_offload.toolchain.amdgpu import hidden_layout
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.skew.fact import HIDDEN_ARGUMENTS, ORDERED_ACCESS, Consumer, Skew
 from mlir_offload.toolchain.skew.limits import code_object_of, load_limits
+from mlir_offload.toolchain.skew.parameter import has_copied_parameter
 from mlir_offload.toolchain.skew.symbol import (
+    annotation_values,
     check_intrinsic,
     check_openmp,
     check_openmp_structure,
@@ -28,6 +30,8 @@ _SKIPPED = r"|\"[^\"\n]*\"?|;[^\n]*"
 _TRIPLE = ir_line('target triple = "`triple:string`"')
 _LAYOUT = ir_line('target datalayout = "`layout:string`"')
 _FUNCTION = ir_line("`keyword:declare|define` `head`@`name:name`(`rest:rest`")
+_DEFINED = ir_line("define `head`@`name:name`(`rest:rest`{`end`\n`body:lines`}")
+_EXPRESSION = ir_pattern("!DIExpression(`operations:some`)")
 _GROUP = ir_line("attributes #`number:number` = {`attributes:rest`}")
 _LAUNCH = ir_pattern('"`bound:(`nvvm.`word``)`"')
 _ANNOTATION = ir_line("!`number` = `distinct ?`!{ptr @`name:name`, `values:rest`}")
@@ -107,6 +111,7 @@ def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
     """Return all that the consumer would refuse or misread in a module in text."""
     yield from _constructs(text, consumer)
     yield from _numbers(text, consumer)
+    yield from _debug_operations(text, consumer)
     triple = text_triple(text)
     groups = {match[1]: match[2] for match in _GROUP.finditer(text)}
     for match in _FUNCTION.finditer(text):
@@ -126,6 +131,7 @@ def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
             yield _at(skew, text, match.start())
     if triple.startswith("nvptx"):
         yield from _launch_bounds(text, groups, consumer)
+        yield from _marked_parameters(text, consumer)
         yield from _back_end_stops(text, triple, consumer)
     elif triple.startswith("amdgcn"):
         yield from _code_object(text, consumer)
@@ -167,6 +173,20 @@ def _numbers(text: str, consumer: Consumer) -> Iterator[Skew]:
             return
 
 
+def _debug_operations(text: str, consumer: Consumer) -> Iterator[Skew]:
+    """Report the first expression for debuggers with an operation that the release does not have."""
+    rows = load_limits().debug_operations.values()
+    newer = {row.name: row.since for row in rows if row.since > consumer.llvm}
+    if not any(name in text for name in newer):
+        return
+    for match in _EXPRESSION.finditer(text):
+        for word in match[1].split(", "):
+            if word in newer:
+                values = {"construct": word, "needed": newer[word], "consumer": consumer.llvm}
+                yield _at(Skew("BC034", values), text, match.start())
+                return
+
+
 def _is_exact(value: float, kind: str) -> bool:
     if kind == "half":
         return bool(struct.unpack("e", struct.pack("e", value))[0] == value)
@@ -186,6 +206,27 @@ def _unreadable(release: int) -> tuple[re.Pattern[str], tuple[Construct, ...]]:
     )
     words = "|".join(f"({row.pattern})" for row in rows)
     return re.compile(f"{_LABEL}|{_WORD}(?:{words or '(?!)'}){_SKIPPED}"), rows
+
+
+def _marked_parameters(text: str, consumer: Consumer) -> Iterator[Skew]:
+    """Report parameters in constant memory that a release copies, or whose annotation its back end crashes at."""
+    for row in load_limits().parameters:
+        if consumer.llvm >= row.since or row.annotation not in text:
+            continue
+        annotated = set()
+        for match in _ANNOTATION.finditer(text):
+            if row.annotation not in _ANNOTATED.findall(match[2]):
+                continue
+            annotated.add(match[1])
+            if consumer.llvm < row.annotation_since:
+                values = annotation_values(row, consumer)
+                yield _at(Skew("BC025", values, match[1].strip('"')), text, match.start())
+        for match in _DEFINED.finditer(text):
+            is_read = match["name"] in annotated and consumer.llvm >= row.annotation_since
+            parameters = match["rest"]
+            if not is_read and has_copied_parameter(parameters, match["body"], row.attribute):
+                values = {"name": row.attribute, "consumer": consumer.llvm}
+                yield _at(Skew("BC033", values, match["name"].strip('"')), text, match.start())
 
 
 def _launch_bounds(text: str, groups: Mapping[str, str], consumer: Consumer) -> Iterator[Skew]:

@@ -8,6 +8,7 @@ from mlir_offload.offload.host.module import next_metadata_number, symbol_of
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.ptx import load_nvptx_table
+from mlir_offload.toolchain.skew.parameter import has_copied_parameter
 from mlir_offload.translate.downgrade.table import DowngradeRow
 from mlir_offload.translate.ir_tokens import (
     Token,
@@ -20,6 +21,7 @@ from mlir_offload.translate.ir_tokens import (
 
 _GROUP = ir_line("attributes #`number:number` = {`attributes:rest`}")
 _DEFINE = ir_line("define `rest`")
+_BODY = ir_pattern("`lines`")
 _LIST = ir_line("!nvvm.annotations = !{`nodes:members`}`\n?`")
 _PTX_FEATURE = ir_pattern("`+|-`ptx`isa:number`")
 _BOUNDS = ("maxntid", "reqntid", "minctasm", "maxnreg")
@@ -49,9 +51,15 @@ def annotate_kernels(text: str, rows: Sequence[DowngradeRow], refuse: Refuse) ->
         nodes.extend(f"!{{ptr {function}, {pairs}}}" for pairs in found)
         for row in parameters:
             marked = _marked_parameters(head, row.names[0])
-            if marked:
-                listed = ", ".join(f"i32 {place}" for place in marked)
-                nodes.append(f'!{{ptr {function}, !"{row.to}", !{{{listed}}}}}')
+            if not marked:
+                continue
+            if row.is_refused:
+                # Loads need no annotation, at which the back ends of these releases crash.
+                if _is_copied(match[0], text[match.end() + 1 :], row.names[0]):
+                    raise refuse(row, row.names[0])
+                break
+            listed = ", ".join(f"i32 {place}" for place in marked)
+            nodes.append(f'!{{ptr {function}, !"{row.to}", !{{{listed}}}}}')
     return _with_annotations(text, nodes, number)
 
 
@@ -116,6 +124,11 @@ def _annotations(rows: Sequence[DowngradeRow], values: _Values, refuse: Refuse) 
 def _marked_parameters(parameters: list[list[Token]], name: str) -> list[int]:
     """Return the numbers, from 1 on, of the parameters with an attribute."""
     return [number for number, part in enumerate(parameters, 1) if f'"{name}"' in spell(part)]
+
+
+def _is_copied(head: str, following: str, name: str) -> bool:
+    body = _BODY.match(following)
+    return has_copied_parameter(head, body[0] if body else "", name)
 
 
 def _with_annotations(text: str, nodes: Sequence[str], number: int) -> str:

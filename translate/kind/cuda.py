@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mlir_offload.offload.host.module import next_metadata_number
+from mlir_offload.offload.host.module import kernel_signatures, next_metadata_number
 from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
-from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.errors import SourceError, ToolchainError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table, table_cache, with_learned
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
 _LIBDEVICE_CALL = ir_pattern("@__nv_`word`")
+_INTEGER = ir_line("i`number``end`")
+_INTEGERS = frozenset({"i1", "i8", "i16", "i32", "i64", "i128"})
+_UNKNOWN = frozenset({"x86_fp80", "ppc_fp128"})
 _EMISSION_KIND = ir_line(
     "!`number:number` = distinct !DICompileUnit(`fields:some` emissionKind: `word`"
 )
@@ -85,7 +88,19 @@ def nvptx_device_ir(
         r"!\g<number> = distinct !DICompileUnit(\g<fields> emissionKind: DebugDirectivesOnly", text
     )
     text = internalized(text, kernels, convention="ptx_kernel", keeps_functions=keeps_functions)
-    return revealed(text)
+    made = revealed(text)
+    _check_parameters(made)
+    return made
+
+
+def _check_parameters(ll_text: str) -> None:
+    """Raise SourceError for a parameter whose type PTX does not have: the back end writes it all the same, or crashes."""
+    for kernel, types in kernel_signatures(ll_text).items():
+        for kind in types:
+            if kind in _UNKNOWN or (_INTEGER.fullmatch(kind) and kind not in _INTEGERS):
+                msg = f"kernel '{kernel}' has a parameter of type {kind}, which PTX does not have"
+                hint = "pass a wider integer, of 8, 16, 32, 64 or 128 bits, or f64"
+                raise SourceError(msg, hint=hint)
 
 
 def with_flushed_subnormals(ll_text: str) -> str:

@@ -29,9 +29,17 @@ from mlir_offload.translate.legalize.unsupported_ops import (
     check_printed,
     check_workgroup_memory,
 )
+from mlir_offload.translate.legalize.warpgroup import correct_stored_rows
 from mlir_offload.translate.mlir.module import Locations, Module
 from mlir_offload.translate.mlir.operation import Block, Operation
-from mlir_offload.translate.mlir.syntax import Attribute, with_dialect_types, with_memref_space
+from mlir_offload.translate.mlir.syntax import (
+    Attribute,
+    float_width,
+    integer_width,
+    parse_shaped,
+    with_dialect_types,
+    with_memref_space,
+)
 from mlir_offload.translate.target_attribute import TargetAttribute, compatible_targets
 
 if TYPE_CHECKING:
@@ -54,6 +62,11 @@ _COMPUTED = frozenset({"affine.apply", "affine.min", "affine.max"})
 
 _NVGPU = "nvgpu"
 _BARRIERS = "!nvgpu.mbarrier.group"
+_ACCUMULATOR = "!nvgpu.warpgroup.accumulator"
+# A warpgroup multiplies 64 rows at a time. Each of its threads has its part of their elements in registers of 32 bits.
+_ROWS = 64
+_THREADS = 128
+_REGISTER = 32
 # What convert-nvgpu-to-nvvm makes of values of these types. It leaves parameters and arguments of such types.
 _LOWERED = {
     "!nvgpu.tensormap.descriptor": "!llvm.ptr",
@@ -81,6 +94,8 @@ _PATTERNS = {
     "vector.warp_execute_on_lane_0": "warp_execute.execute_on_lane_zero",
     "math.ipowi": "math.integer_power",
     "math.isnormal": "math.is_normal",
+    "vector.load": "vector.load",
+    "vector.store": "vector.store",
 }
 _NOT_AMDGPU = {
     "gpu.subgroup_broadcast": "subgroup.broadcast_lane",
@@ -119,10 +134,24 @@ def _lower_nvgpu_types(operation: Operation) -> None:
 
 
 def _lowered_type(kind: Attribute) -> str:
+    given = kind.parameters
+    if kind.name == _ACCUMULATOR:
+        return _lowered_accumulator(given["fragmented"])
     if kind.name != _BARRIERS:
         return _LOWERED.get(kind.name, "")
-    given = kind.parameters
     return f"memref<{given.get('num_barriers', '1')}xi64, {given['memorySpace']}>"
+
+
+def _lowered_accumulator(fragmented: str) -> str:
+    """Return what a thread has of the sums of a warpgroup; nothing for a shape that MLIR does not lower."""
+    shape = parse_shaped(fragmented, "vector")
+    width = shape and (integer_width(shape.element) or float_width(shape.element))
+    if not (shape and width) or None in shape.sizes:
+        return ""
+    rows, columns = map(int, filter(None, shape.sizes))
+    registers = _ROWS * columns // _THREADS * width // _REGISTER
+    part = f"struct<({', '.join([shape.element] * registers)})>"
+    return f"!llvm.struct<({', '.join([part] * (rows // _ROWS))})>"
 
 
 def _mark_reductions(block: Block, arguments: Iterable[str], equal: set[str]) -> None:
@@ -278,6 +307,7 @@ def device_module(
     """
     name = operation.symbol
     own = {kernel: rules.symbols[name, kernel] for kernel in kernel_names(operation)}
+    correct_stored_rows(operation)
     use_documented_forms(operation)
     rules.check(operation, limits_of(compatible_targets(attached, rules.targets)))
     rules.kernels.rewrite_module(operation, rules.locations)

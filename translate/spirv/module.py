@@ -57,6 +57,9 @@ _ATOMIC = ir_line(
     "ptr addrspace(`space:number`) `address:some`, `type:word` `value:operand` "
 )
 _GENERIC_PARAMETER = ir_line("ptr addrspace(4) `attributes:some``name:local``end`")
+# SPIR-V has no other numbers: the back end rounds their widths up, and the host passes them as they are.
+_PASSED = frozenset({"half", "bfloat", "float", "double", "i8", "i16", "i32", "i64"})
+_VECTOR = ir_line("<`number` x `element:word`>`end`")
 _BOOLEAN_PARAMETER = ir_line("i1 `words``name:local``end`")
 
 
@@ -302,7 +305,9 @@ def _dynamic_address(_: str) -> tuple[str, ...]:
 
 def _checked_parameter(parameter: str, kernel: str) -> str:
     kind = _type_of(parameter)
-    if kind[0] in "{[%" or " byval(" in parameter:
+    vector = _VECTOR.fullmatch(kind)
+    is_passed = kind.startswith("ptr") or (vector["element"] if vector else kind) in _PASSED
+    if " byval(" in parameter or not is_passed:
         msg = f"kernel '{kernel}' has a parameter of type {kind}, which a kernel for spirv64 cannot take"
         raise SourceError(msg, hint="pass its members one by one, or in memory")
     return parameter

@@ -20,7 +20,7 @@ GLOBAL = "ptr addrspace(1)"
 _SPACES = {0: 4, 1: 1, 3: 3, 4: 1, 5: 0}
 _POINTER = ir_pattern("`start`ptr`(` addrspace(`space:number`)`)?``name_end`")
 _MANGLED = ir_pattern("@llvm.`dotted`")
-_MANGLED_POINTER = ir_pattern(".p`space:number``part_end`")
+_MANGLED_POINTER = ir_pattern(".`lanes:lanes`p`space:number``part_end`")
 _VARIABLE_SPACE = ir_pattern("`(`addrspace(`space:number`) `)?``keyword:global|constant` ")
 _ALLOCA = ir_line(
     "`indent`%`name:bare` = alloca `type:some``(`, `i32|i64` `count:operand``)?`"
@@ -31,7 +31,8 @@ _ALLOCA = ir_line(
 def with_spirv_spaces(module: DeviceModule) -> DeviceModule:
     """Return the module with its pointers, variables and stack in the address spaces of SPIR-V.
 
-    Raises SourceError for a stack variable whose size is not known.
+    Raises SourceError for a stack variable whose size is not known, and for an intrinsic that takes
+    pointers of one address space only.
     """
     moved = _generic_variables(module)
     functions = []
@@ -43,16 +44,26 @@ def with_spirv_spaces(module: DeviceModule) -> DeviceModule:
         module,
         types=tuple(map(_mapped, module.types)),
         globals=tuple((name, _variable(line, moved, name)) for name, line in module.globals),
-        declarations=tuple((name, _mapped(line)) for name, line in module.declarations),
+        declarations=tuple((name, _declaration(name, line)) for name, line in module.declarations),
         functions=tuple(functions),
     )
+
+
+def _declaration(name: str, line: str) -> str:
+    mapped = _mapped(line)
+    # One that takes pointers of any space has the space in its name.
+    if mapped != line and name.startswith("llvm.") and not _MANGLED_POINTER.search(name):
+        msg = f"{name} is not supported for spirv64: it has no form for the memory of SPIR-V"
+        hint = "rewrite it with loads and stores, or leave spirv64 out of --offload-arch"
+        raise SourceError(msg, hint=hint)
+    return mapped
 
 
 def _mapped(line: str) -> str:
     """Return a line with the spaces of pointers, and of the names of intrinsics, those of SPIR-V."""
     return _MANGLED.sub(
         lambda name: _MANGLED_POINTER.sub(
-            lambda match: f".p{_SPACES.get(int(match[1]), 4)}", name[0]
+            lambda match: f".{match['lanes']}p{_SPACES.get(int(match['space']), 4)}", name[0]
         ),
         _POINTER.sub(_pointer, line),
     )

@@ -1,12 +1,13 @@
 // What sm_90 adds: copies by tensor maps that mbarriers count, products of a warp group, and mbarriers that threads
 // test. a has 60 rows, so that four of the box are outside of it. d = a b; each thread of `turns` gets what its
 // neighbour wrote before it arrived, turn by turn. `tile` copies by a tensor map that a kernel takes as an argument, and
-// by a device function that takes an mbarrier, too.
+// by a device function that takes an mbarrier, too. `clear` stores sums that a kernel takes and hands on.
 !barrier = !nvgpu.mbarrier.group<memorySpace = #gpu.address_space<workgroup>>
 !token = !nvgpu.mbarrier.token
 !map_a = !nvgpu.tensormap.descriptor<tensor = memref<64x64xf16, 3>, swizzle = swizzle_128b, l2promo = none, oob = zero, interleave = none>
 !map_b = !nvgpu.tensormap.descriptor<tensor = memref<64x64xf16, 3>, swizzle = swizzle_128b, l2promo = none, oob = zero, interleave = none>
 !sums = !nvgpu.warpgroup.accumulator<fragmented = vector<64x128xf32>>
+!few_sums = !nvgpu.warpgroup.accumulator<fragmented = vector<128x16xf32>>
 !map_tile = !nvgpu.tensormap.descriptor<tensor = memref<4x8xf32, 3>, swizzle = none, l2promo = none, oob = zero, interleave = none>
 !shared_tile = memref<4x8xf32, #gpu.address_space<workgroup>>
 !shared_a = memref<64x64xf16, #gpu.address_space<workgroup>>
@@ -138,6 +139,27 @@ gpu.module @tiles {
     memref.store %value, %out[%y, %x] : memref<4x8xf32>
     gpu.return
   }
+  func.func @store(%sums: !few_sums, %out: memref<128x16xf32>) {
+    nvgpu.warpgroup.mma.store %sums, %out : !few_sums to memref<128x16xf32>
+    return
+  }
+  gpu.func @clear(%sums: !few_sums, %out: memref<128x16xf32>) kernel {
+    func.call @store(%sums, %out) : (!few_sums, memref<128x16xf32>) -> ()
+    gpu.return
+  }
+}
+
+func.func @clear(%numbers: memref<128x16xf32>) attributes {llvm.emit_c_interface} {
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %device = gpu.alloc() : memref<128x16xf32>
+  gpu.memcpy %device, %numbers : memref<128x16xf32>, memref<128x16xf32>
+  %sums = nvgpu.warpgroup.mma.init.accumulator -> !few_sums
+  gpu.launch_func @tiles::@clear blocks in (%c1, %c1, %c1) threads in (%c128, %c1, %c1)
+                  args(%sums : !few_sums, %device : memref<128x16xf32>)
+  gpu.memcpy %numbers, %device : memref<128x16xf32>, memref<128x16xf32>
+  gpu.dealloc %device : memref<128x16xf32>
+  return
 }
 
 func.func @tile(%from: memref<4x8xf32>, %to: memref<4x8xf32>) attributes {llvm.emit_c_interface} {

@@ -9,6 +9,7 @@ typedef struct {
 void _mlir_ciface_product(memref *, memref *, memref *);
 void _mlir_ciface_turns(memref *);
 void _mlir_ciface_tile(memref *, memref *);
+void _mlir_ciface_clear(memref *);
 
 static _Float16 a[64][64], b[64][128]; /* the last four rows of a are outside of the tensor */
 static float d[64][128];
@@ -55,4 +56,16 @@ static void tile(void) {
   printf("tile: %d wrong\n", wrong);
 }
 
-int main(void) { product(), turns(), tile(); }
+static void clear(void) {
+  static float numbers[128][16];
+  memref all = {numbers, numbers, 0, {128, 16, 16, 1}};
+  int wrong = 0;
+  for (int i = 0; i < 2048; ++i)
+    numbers[i / 16][i % 16] = 7;
+  _mlir_ciface_clear(&all);
+  for (int i = 0; i < 2048; ++i)
+    wrong += numbers[i / 16][i % 16] != 0;
+  printf("clear: %d wrong\n", wrong);
+}
+
+int main(void) { product(), turns(), tile(), clear(); }

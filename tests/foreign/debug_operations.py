@@ -1,0 +1,98 @@
+"""Compare the operations for debuggers in toolchain/data/skew_limits.yaml with what each release reads; exit status 1 if they differ.
+
+usage: python tests/foreign/debug_operations.py [--releases=14,...,22] [--root=N=DIR]
+
+A reader that finds an operation that it does not have drops all debug information. The oldest and the newest release tell
+which operations there are, with how many numbers; each release is asked about those that the oldest does not have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".importroot")]
+
+from foreign.reader import Reader, add_reader_options, chosen_readers  # noqa: E402
+
+from mlir_offload.toolchain.skew.limits import load_limits  # noqa: E402
+
+# DWARF's operations, and LLVM's own.
+_NUMBERS = (*range(1, 0x100), *range(0x1000, 0x1020))
+_MOST_ARGUMENTS = 2
+# A number that is no operation.
+_ARGUMENT = 9
+_INVALID = re.compile(r"!DIExpression\(([^)]*)\)")
+_UNIT = b"!DICompileUnit"
+_MODULE = """!llvm.module.flags = !{!0}
+!llvm.dbg.cu = !{!1}
+!0 = !{i32 2, !"Debug Info Version", i32 3}
+!1 = distinct !DICompileUnit(language: DW_LANG_C99, file: !2, emissionKind: FullDebug)
+!2 = !DIFile(filename: "a.c", directory: "/")
+"""
+
+
+def operations(reader: Reader) -> frozenset[tuple[int, int]]:
+    """Return the operations that a release with programs of its own has, with how many numbers follow each."""
+    tried = {
+        ", ".join(map(str, (number, *[_ARGUMENT] * count))): (number, count)
+        for number in _NUMBERS
+        for count in range(_MOST_ARGUMENTS + 1)
+    }
+    command = (*reader.tool("opt"), "-passes=verify", "-disable-output", "-")
+    text = _module(list(tried))
+    done = subprocess.run(command, input=text, capture_output=True, check=False)
+    invalid = set(_INVALID.findall(done.stderr.decode()))
+    # The verifier prints those that it does not know as numbers, and names no other.
+    return frozenset(one for words, one in tried.items() if words not in invalid)
+
+
+def reads(reader: Reader, number: int, count: int) -> bool:
+    """Return whether a release keeps the debug information of a module with an operation."""
+    words = ", ".join(map(str, (number, *[_ARGUMENT] * count)))
+    return _UNIT in reader.print(_module([words])).output
+
+
+def _module(expressions: Sequence[str]) -> bytes:
+    listed = ", ".join(f"!DIExpression({words})" for words in expressions)
+    return f"{_MODULE}!x = !{{{listed}}}\n".encode()
+
+
+def mistakes(readers: Sequence[Reader]) -> Iterator[str]:
+    """Return where the table differs from what the releases read."""
+    limits = load_limits()
+    oldest, newest = (operations(reader) for reader in (readers[0], readers[-1]))
+    known = limits.debug_operations
+    added = {number for number, _ in newest - oldest}
+    if added != known.keys():
+        yield f"operations since LLVM {readers[0].release}: {sorted(added ^ known.keys())} differ"
+    for number, count in sorted(newest):
+        # More numbers than follow an operation may be taken for operations.
+        if count < limits.debug_arguments.get(number, 0):
+            yield f"operation {number:#x} needs {count} numbers"
+    for reader in readers:
+        for row in known.values():
+            is_read = reads(reader, row.number, limits.debug_arguments.get(row.number, 0))
+            if is_read != (reader.release >= row.since):
+                yield f"LLVM {reader.release}: {row.name} is {'' if is_read else 'not '}read"
+
+
+def main() -> int:
+    """Return the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    add_reader_options(parser)
+    readers = chosen_readers(parser.parse_args())
+    found = list(mistakes(readers))
+    print("\n".join((*found, f"{len(readers)} releases, {len(found)} differences")))  # noqa: T201
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
