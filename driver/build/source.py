@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile import clang_error, embed, gpu_cpp, launched, older
+from mlir_offload.driver.compile import clang_error, embed, gpu_cpp, launched, linked_image, older
 from mlir_offload.driver.compile.context import BuildContext, clang_depfile_arguments
 from mlir_offload.driver.compile.device import (
     compile_device,
@@ -21,7 +21,6 @@ from mlir_offload.driver.compile.device import (
 from mlir_offload.driver.compile.host_code import dump_arguments, host_command
 from mlir_offload.driver.compile.image import DeviceModule, kernels_of, select_modules
 from mlir_offload.driver.compile.kind_build import build_of
-from mlir_offload.driver.compile.linked_image import needs_no_link
 from mlir_offload.driver.compile.normalize import (
     normalized,
     runs_transform_scripts,
@@ -137,7 +136,7 @@ def _will_be_linked(
     return (
         image.path.suffix != ".bc"
         and context.is_lowered(lowered)
-        and needs_no_link(context, module, lowered)
+        and linked_image.needs_no_link(context, module, lowered)
     )
 
 
