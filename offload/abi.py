@@ -153,7 +153,7 @@ class OffloadAbi(Struct, frozen=True):
             return ()
         return (self.device_feature_argument.format(triple=triple, feature=feature),)
 
-    def takes_finished_cubins(self, cuda: tuple[int, int]) -> bool:
+    def takes_linked_cubins(self, cuda: tuple[int, int]) -> bool:
         """Return whether the wrapper takes linked cubins of a CUDA release (major, minor) as they are."""
         since = self.overrides_since_cuda
         return since is not None and since <= cuda

@@ -75,13 +75,13 @@ class Sanitizer(StrEnum):
     def runtime_flags(self) -> tuple[str, ...]:
         """Return how the device runtime is compiled: the fibers must be told of.
 
-        ThreadSanitizer must not take the switching between work-items for what a kernel does.
+        ThreadSanitizer must not take the switching between threads for what a kernel does.
         """
         return ("-DMO_TSAN",) if self is Sanitizer.THREAD else (self.flag,)
 
     @property
     def finds_races(self) -> bool:
-        """Return whether each work-item must run as a thread of its own."""
+        """Return whether each thread of a block must run on a fiber, which it sees as a thread of its own."""
         return self is Sanitizer.THREAD
 
 

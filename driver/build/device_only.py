@@ -121,7 +121,7 @@ def _compile(context: BuildContext, source: Path, output: Path) -> list[DeviceFi
             _ptx_of(context, image),
         )
         for made in modules
-        for image in (*made.images, *made.finished)
+        for image in (*made.images, *made.linked_images)
     ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile import clang_error, embed, gpu_cpp, launched, older
+from mlir_offload.driver.compile import clang_error, embed, gpu_cpp, launched, linked_image, older
 from mlir_offload.driver.compile.context import BuildContext, clang_depfile_arguments
 from mlir_offload.driver.compile.device import (
     compile_device,
@@ -21,7 +21,6 @@ from mlir_offload.driver.compile.device import (
 from mlir_offload.driver.compile.host_code import dump_arguments, host_command
 from mlir_offload.driver.compile.image import DeviceModule, kernels_of, select_modules
 from mlir_offload.driver.compile.kind_build import build_of
-from mlir_offload.driver.compile.linked_image import needs_no_link
 from mlir_offload.driver.compile.normalize import (
     normalized,
     runs_transform_scripts,
@@ -29,7 +28,8 @@ from mlir_offload.driver.compile.normalize import (
 )
 from mlir_offload.driver.link import final_object
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
-from mlir_offload.driver.step import annotate, image_file
+from mlir_offload.driver.step import embed as step_embed
+from mlir_offload.driver.step import image_file
 from mlir_offload.driver.step.program import Split
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, load_split_files
 from mlir_offload.driver.system.parallel import parallel_map, pool, run_concurrently
@@ -136,7 +136,7 @@ def _will_be_linked(
     return (
         image.path.suffix != ".bc"
         and context.is_lowered(lowered)
-        and needs_no_link(context, module, lowered)
+        and linked_image.needs_no_link(context, module, lowered)
     )
 
 
@@ -176,38 +176,38 @@ def finish_object(
     embeds = context.options.embed_runtime and not context.options.makes_final_objects
     in_process = mode is Mode.LLVM_BITCODE and llvm_ir.is_written_in_process(context.consumer)
     if (mode is Mode.LLVM_TEXT or in_process) and not has_two and not embeds:
-        _annotate(context, source, split, device, host, output)
+        _embed(context, source, split, device, host, output)
         return
     # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
-    annotated = host.with_name("host.annotated.ll")
-    _annotate(context, source, split, device, host, annotated)
-    annotated = older.older_text(context, annotated, context.host_reader, str(source))
+    embedded = host.with_name("host.annotated.ll")
+    _embed(context, source, split, device, host, embedded)
+    embedded = older.older_text(context, embedded, context.host_reader, str(source))
     if embeds:
         whole = host.with_name("host.whole.ll")
-        embed.embed_runtime(context, annotated, whole)
-        annotated = whole
+        embed.embed_runtime(context, embedded, whole)
+        embedded = whole
     if mode is Mode.LLVM_TEXT:
-        context.executor.place(annotated, output)
+        context.executor.place(embedded, output)
     elif mode is Mode.LLVM_BITCODE:
-        command = llvm_ir.assemble_command(context.llvm, annotated, output)
+        command = llvm_ir.assemble_command(context.llvm, embedded, output)
         context.executor.tool(command, output, diagnose=lambda done: older.not_taken(context, done))
     else:
-        _make_linkable(context, source, annotated, device, output)
+        _make_linkable(context, source, embedded, device, output)
 
 
 def _make_linkable(
     context: BuildContext,
     source: Path,
-    annotated: Path,
+    embedded: Path,
     device: tuple[DeviceModule, ...],
     output: Path,
 ) -> None:
     if not context.options.makes_final_objects or context.options.mode is Mode.ASSEMBLY:
-        _make_object(context, annotated, output)
+        _make_object(context, embedded, output)
         return
 
-    made = annotated.with_name("host.o")
-    _make_object(context, annotated, made)
+    made = embedded.with_name("host.o")
+    _make_object(context, embedded, made)
     if device:
         final_object.make_final(context, source, made, device, output)
     elif context.options.mode is Mode.OBJECT:
@@ -229,8 +229,8 @@ def make_images(
     return launched.launch_device(context, context.launched, source, selected)
 
 
-def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
-    command = host_command(context, annotated, output)
+def _make_object(context: BuildContext, embedded: Path, output: Path) -> None:
+    command = host_command(context, embedded, output)
 
     def diagnose(failed: Completed) -> MlirOffloadError:
         return older.not_taken(context, failed)
@@ -240,7 +240,7 @@ def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
         compile_here()
         return
 
-    launched.launch_object(context, context.launched, annotated, output, compile_here)
+    launched.launch_object(context, context.launched, embedded, output, compile_here)
 
 
 def split_source(
@@ -330,7 +330,7 @@ def _not_lowered(low: Path, source: Path, completed: Completed) -> MlirOffloadEr
     return diagnostics.condense(completed, source=source)
 
 
-def _annotate(
+def _embed(
     context: BuildContext,
     source: Path,
     split: SplitFiles,
@@ -349,15 +349,15 @@ def _annotate(
     if binary is not None:
         executor.step(image_file.Package(images=images, for_clang=release, output=binary))
     kernels = {module: kernels_of(module.module) for module in device}
-    step = annotate.Annotate(
+    step = step_embed.Embed(
         source=host,
         binary=binary,
         kinds=tuple(dict.fromkeys(target.kind for target in context.targets)),
         devices=tuple(module.ir for module in device),
-        finished=tuple(
-            annotate.FinishedFile(image.target.kind, image.path, names)
+        linked_images=tuple(
+            step_embed.LinkedImageFile(image.target.kind, image.path, names)
             for module, names in kernels.items()
-            for image in module.finished
+            for image in module.linked_images
         ),
         kernels=tuple(dict.fromkeys(name for names in kernels.values() for name in names)),
         declared=split.declared,

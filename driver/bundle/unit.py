@@ -17,7 +17,7 @@ from mlir_offload.driver.compile.kind_build import build_of, builds_of
 from mlir_offload.driver.compile.normalize import normalize
 from mlir_offload.driver.compile.older import older_text
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES
-from mlir_offload.driver.step.annotate import Annotate
+from mlir_offload.driver.step.embed import Embed
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, refuse_objects
 from mlir_offload.driver.system.parallel import parallel_map, run_concurrently
 from mlir_offload.toolchain.target import Kind, Target
@@ -102,7 +102,7 @@ def _annotate(
     output = host.with_name("host.annotated.ll")
     lowered = {device.module.path: device.lowered for device in devices}
     context.executor.step(
-        Annotate(
+        Embed(
             source=host,
             kinds=tuple(dict.fromkeys(device.kind for device in devices)),
             devices=tuple(lowered[module.path] for module in split.modules),

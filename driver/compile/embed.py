@@ -28,17 +28,17 @@ def check_embedding(options: CompileOptions, releases: Releases) -> None:
         raise CompatibilityError(msg, hint=hint)
 
 
-def embed_runtime(context: BuildContext, annotated: Path, output: Path) -> None:
-    """Write the annotated host module with the runtime inside, as text."""
+def embed_runtime(context: BuildContext, embedded: Path, output: Path) -> None:
+    """Write the host module with its offload data and the runtime inside, as text."""
     executor, clang = context.executor, context.llvm.tool("clang")
     kinds = frozenset(target.kind for target in context.targets)
-    module = annotated.with_suffix(".bc")
+    module = embedded.with_suffix(".bc")
     diagnose = partial(not_taken, context)
-    executor.tool(assemble_command(context.llvm, annotated, module), module, diagnose=diagnose)
+    executor.tool(assemble_command(context.llvm, embedded, module), module, diagnose=diagnose)
     modules = [module]
-    text = "" if context.options.dry_run else annotated.read_text(errors="surrogateescape")
+    text = "" if context.options.dry_run else embedded.read_text(errors="surrogateescape")
     for part in sparse_parts(frozenset(_CALLED.findall(text)), kinds):
-        made = annotated.with_name(f"{Path(part.source).stem}.bc")
+        made = embedded.with_name(f"{Path(part.source).stem}.bc")
         executor.tool(sparse_embed_command(clang, part, made), made)
         modules.append(made)
     command = embed_runtime_command(

@@ -88,13 +88,13 @@ class ImageFile(Struct, frozen=True):
 class DeviceModule(Struct, frozen=True):
     """What becomes of one device module: LLVM IR that tells the kernels' types, and images.
 
-    `finished` are those that no device link takes, one for each kind.
+    `linked_images` are those that no device link takes, one for each kind.
     """
 
     module: ModuleFile
     ir: Path
     images: tuple[ImageFile, ...]
-    finished: tuple[ImageFile, ...] = ()
+    linked_images: tuple[ImageFile, ...] = ()
 
 
 def kernels_of(module: ModuleFile) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def kernels_of(module: ModuleFile) -> tuple[str, ...]:
 
 
 def as_made(image: ImageFile) -> ImageFile:
-    """Return an image that a step of its own made, as what it is: bitcode, or finished code instead."""
+    """Return an image that a step of its own made, as what it is: bitcode, or a linked device image instead."""
     if image.path.suffix != ".bc" or not image.path.exists():
         return image
     with image.path.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""PTX kept in addition to the finished code for NVIDIA GPUs, for later GPUs."""
+"""PTX kept in addition to the linked device images for NVIDIA GPUs, for later GPUs."""
 
 from __future__ import annotations
 

@@ -35,9 +35,9 @@ _ALWAYS = (
 # What compiles for a kind runs in other processes then, if at all.
 _LAUNCHED = ("mlir_offload.driver.compile.launched", "mlir_offload.toolchain.ptx")
 _LATE = (
-    "mlir_offload.driver.step.annotate",
+    "mlir_offload.driver.step.embed",
     "mlir_offload.driver.step.image_file",
-    "mlir_offload.offload.host.annotate",
+    "mlir_offload.offload.host.embed",
 )
 _LINK = ("mlir_offload.driver.link.program",)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -16,11 +17,13 @@ from mlir_offload.driver.compile.image import DeviceModule, ImageFile
 from mlir_offload.driver.option.compile_options import Mode
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.container.binary import PackagedImage
-from mlir_offload.offload.link.objects import ObjectContents
+from mlir_offload.offload.container import binary
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.target import device_kind, uses_cuda
 from mlir_offload.translate.device_ir import calls_others
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.link.objects import ObjectContents
 
 # Arguments for the device link, and for the linker wrapper's choice of images.
 _DEVICE_LINK = ("--device-", "--override-image", "--embed-bitcode", "--emit-fatbin")
@@ -55,7 +58,7 @@ def _is_taken(context: BuildContext) -> bool:
     if cuda is None:
         return False
     version = (cuda.version.major, cuda.version.minor)
-    return load_abi(context.consumer).takes_finished_cubins(version)
+    return load_abi(context.consumer).takes_linked_cubins(version)
 
 
 def _linked_names(context: BuildContext) -> tuple[str, ...]:
@@ -77,10 +80,12 @@ def with_linked_images(
     return tuple(replace(item, images=(*item.images, *packaged)) for item in made)
 
 
-def _packaged(image: ImageFile) -> PackagedImage:
+def _packaged(image: ImageFile) -> binary.PackagedImage:
     kind, target = device_kind(image.target.kind).offload_kind, image.target
     with open_view(image.path) as view:
-        return PackagedImage(kind, 0, 0, (("triple", target.triple), ("arch", target.arch)), view)
+        return binary.PackagedImage(
+            kind, 0, 0, (("triple", target.triple), ("arch", target.arch)), view
+        )
 
 
 def override_arguments(context: BuildContext, images: Sequence[ImageFile]) -> tuple[str, ...]:

@@ -21,15 +21,15 @@ from mlir_offload.translate.kind_lowering import LOWERINGS
 def make_precompiled_images(
     context: BuildContext, source: Path, module: ModuleFile
 ) -> tuple[tuple[ImageFile, ...], tuple[ImageFile, ...]]:
-    """Return the images that the device link takes, and the finished ones that it would lose.
+    """Return the images that the device link takes, and the linked ones that it would lose.
 
     Raises SourceError where objects of both sorts serve one kind of device, CompatibilityError for
     an object that this release cannot read.
     """
     targets = targets_for(context, module)
     chosen = [(target, _object_for(module, target)) for target in targets]
+    to_link: list[ImageFile] = []
     linked: list[ImageFile] = []
-    finished: list[ImageFile] = []
     for kind in dict.fromkeys(target.kind for target in targets):
         own = [pair for pair in chosen if pair[0].kind is kind]
         sorts = {one.image.is_linked for _, one in own}
@@ -40,11 +40,11 @@ def make_precompiled_images(
             hint = "make all objects in one form, by one --gpu-module-to-binary"
             raise SourceError(msg, hint=hint, location=str(source))
         if sorts == {True}:
-            finished.append(_fat_binary(context, source, module, kind, own))
+            linked.append(_fat_binary(context, source, module, kind, own))
         else:
             tasks = [partial(_make_image, context, source, module, *pair) for pair in own]
-            linked += parallel_map(tasks)
-    return tuple(linked), tuple(finished)
+            to_link += parallel_map(tasks)
+    return tuple(to_link), tuple(linked)
 
 
 def _object_for(module: ModuleFile, target: Target) -> ObjectFile:

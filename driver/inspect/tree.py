@@ -235,14 +235,14 @@ def _releases(first: int, last: int) -> str:
 def _entry(entry: Entry) -> Node:
     size = f"  {size_text(entry.size_bytes)}" if entry.size_bytes else ""
     flags = f"  {' '.join(entry.flags)}" if entry.flags else ""
-    finished = "  linked already" if entry.is_finished else ""
+    linked = "  linked already" if entry.is_device_linked else ""
     return Node(
         (
             (_DIM, "entry "),
             (_GOOD, shown(entry.kind)),
             (_PLAIN, f" {entry.what} "),
             (_NAME, shown(entry.name)),
-            (_PLAIN, f"{size}{flags}{finished}"),
+            (_PLAIN, f"{size}{flags}{linked}"),
         )
     )
 

@@ -172,7 +172,7 @@ def _finish(context: BuildContext, source: Path, module: ModuleFile, step: CpuIr
 
 
 def _is_for_debugger(context: BuildContext) -> bool:
-    """Return whether each work-item is run alone, in the order of the source, with its variables."""
+    """Return whether each thread is run alone, in the order of the source, with its variables."""
     options = context.options
     return options.debug and options.opt_level == 0 and options.sanitizer is None
 

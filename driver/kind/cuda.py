@@ -61,7 +61,9 @@ def _make_image(
         can_make_cubin = context.cuda is not None and context.mlir.has("clang")
         if context.options.wanted_device_code or not can_make_cubin:
             raise
-        show_note(f"{error.message}; {target} gets finished code instead (--device-code=object)")
+        show_note(
+            f"{error.message}; {target} gets a linked device image instead (--device-code=object)"
+        )
         return _make_cubin(context, source, module, lowered, target)
 
 

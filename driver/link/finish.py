@@ -1,7 +1,7 @@
 """Link the device code of an object on its own, where another object has kernels of the same names.
 
 The linker wrapper links all device images of a target into one; of two kernels with one name it
-keeps one, or fails. An object that is finished before has device images and a registration of its
+keeps one, or fails. An object that is device-linked before has device images and a registration of its
 own, in which its names are free.
 """
 
@@ -36,8 +36,8 @@ from mlir_offload.offload.link.collision import (
     check_kinds,
     check_launches,
     check_targets,
+    device_linked_twins,
     find_collisions,
-    finished_twins,
     objects_to_finish,
     read_stubs,
 )
@@ -56,7 +56,7 @@ _HEAD_BYTES = 4
 _DEVICE_OPTIONS = ("-Wl,--device-linker=", "-Wl,--device-compiler=")
 
 
-class FinishedInputs(Struct, frozen=True):
+class DeviceLinkedInputs(Struct, frozen=True):
     """Files that take the place of link items, the objects that are left, and where the others lie."""
 
     replaced: Mapping[str, str]
@@ -66,7 +66,7 @@ class FinishedInputs(Struct, frozen=True):
 
 def finish_collisions(
     context: BuildContext, contents: Sequence[ObjectContents], device_link: DeviceLink
-) -> FinishedInputs:
+) -> DeviceLinkedInputs:
     """Finish all but one of the objects that define kernels of one name.
 
     Raises VerificationError where an image lost a kernel; SourceError where another file launches a
@@ -75,7 +75,7 @@ def finish_collisions(
     detached = _detach_twins(context, contents)
     # Most links have none: nothing more is read then.
     if not find_collisions(contents):
-        return FinishedInputs(detached, tuple(contents))
+        return DeviceLinkedInputs(detached, tuple(contents))
     distinct = _distinct(contents)
     collisions = find_collisions(distinct)
     inputs = _read_inputs(context, distinct)
@@ -90,7 +90,7 @@ def finish_collisions(
         error.location = place_of_symbol(error.message, error.location)
         raise
     work = _Finish(context, device_link, inputs, chosen)
-    return FinishedInputs(
+    return DeviceLinkedInputs(
         detached | work.replace_objects() | work.replace_libraries(),
         remaining,
         tuple(distinct[number].location for number in sorted(chosen)),
@@ -98,9 +98,9 @@ def finish_collisions(
 
 
 def _detach_twins(context: BuildContext, contents: Sequence[ObjectContents]) -> dict[str, str]:
-    """Return copies of finished objects with weak stubs, by the link items that they stand for."""
+    """Return copies of device-linked objects with weak stubs, by the link items that they stand for."""
     made = {}
-    for number, item in enumerate(finished_twins(contents)):
+    for number, item in enumerate(device_linked_twins(contents)):
         copy = context.workspace / _DIRECTORY / f"detached{number}" / f"{item.path.stem}.o"
         context.executor.make_directory(copy.parent)
         context.executor.step(Detach(source=item.path, output=copy))
@@ -117,7 +117,7 @@ class _Finish(Struct, frozen=True):
     chosen: Mapping[int, Collision]
 
     def replace_objects(self) -> dict[str, str]:
-        """Return the finished objects by the link items that they stand for."""
+        """Return the device-linked objects by the link items that they stand for."""
         made = {}
         tasks = []
         for number in self.chosen:
@@ -131,7 +131,7 @@ class _Finish(Struct, frozen=True):
         return made
 
     def replace_libraries(self) -> dict[str, str]:
-        """Return copies of libraries with finished members by the link items that they stand for."""
+        """Return copies of libraries with device-linked members by the link items that they stand for."""
         libraries: dict[Path, list[int]] = {}
         for number in self.chosen:
             if self.inputs[number].contents.member:
@@ -144,7 +144,7 @@ class _Finish(Struct, frozen=True):
         }
 
     def _copy(self, library: Path, numbers: Sequence[int]) -> Path:
-        """Return a copy of a library in which these members are finished."""
+        """Return a copy of a library in which these members are device-linked."""
         executor, directory = self.context.executor, self._directory(numbers[0])
         executor.step(Members(source=library, output=directory))
         tasks = []

@@ -20,7 +20,7 @@ from mlir_offload.driver.compile.linked_image import (
 from mlir_offload.driver.link import error as link_error
 from mlir_offload.driver.link import refused
 from mlir_offload.driver.link.device_link import DeviceLink, device_link, link_directory
-from mlir_offload.driver.link.finish import FinishedInputs, finish_collisions
+from mlir_offload.driver.link.finish import DeviceLinkedInputs, finish_collisions
 from mlir_offload.driver.link.read_files import note_read_files, noting_arguments
 from mlir_offload.driver.link.runner_library import (
     explain_missing,
@@ -89,13 +89,13 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     for build in builds_of(runtime.kinds):
         build.prepare_link(context, directory, device=device)
     wrapper = device_link(context, runtime, directory)
-    finished = finish_collisions(context, contents, wrapper)
-    dummy = _make_dummy_image(context, finished.remaining)
-    line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
+    prepared = finish_collisions(context, contents, wrapper)
+    dummy = _make_dummy_image(context, prepared.remaining)
+    line = without_whole_archives(context, contents, _link_items(context, prepared.replaced))
     line = (*map(str, dummy), *line)
-    diagnose = partial(_diagnose, context, contents, finished)
+    diagnose = partial(_diagnose, context, contents, prepared)
     if context.options.links_to_object:
-        linked = link_to_object(context, finished, line, wrapper, diagnose)
+        linked = link_to_object(context, prepared, line, wrapper, diagnose)
     else:
         linked = context.workspace / "linked"
         overrides = override_arguments(context, linked_here)
@@ -109,7 +109,7 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
         check_coverage(linked, contents, name=name)
         if any(one.links_undefined for one in formats_of(runtime.kinds)):
             check_resolved(linked, name=name)
-        check_layouts(linked, finished.remaining, name=name)
+        check_layouts(linked, prepared.remaining, name=name)
     return linked
 
 
@@ -131,11 +131,11 @@ def _paths_on_line(context: BuildContext) -> list[Path]:
 def _diagnose(
     context: BuildContext,
     contents: Sequence[ObjectContents],
-    finished: FinishedInputs,
+    prepared: DeviceLinkedInputs,
     completed: Completed,
 ) -> MlirOffloadError:
     """Return the error for a link that failed; only then all that is known of releases is loaded."""
-    failed = partial(link_error.diagnose_link, finished.apart, finished.remaining)
+    failed = partial(link_error.diagnose_link, prepared.apart, prepared.remaining)
     run = ToolRun(completed, context.workspace, context.executor.sources)
     error = refused.diagnose_refused(context, contents, failed, run)
     folders = runner_library_folders(context)
@@ -178,12 +178,12 @@ def _make_dummy_image(
     return (dummy,)
 
 
-def _link_items(context: BuildContext, finished: Mapping[str, str]) -> list[str]:
-    """Return the link line with what the sources were compiled to, and what was finished."""
+def _link_items(context: BuildContext, prepared: Mapping[str, str]) -> list[str]:
+    """Return the link line with what the sources were compiled to, and what was linked before."""
     made = {as_operand(str(path)): str(made) for path, made in context.compiled.items()}
-    made |= finished
+    made |= prepared
     items: Sequence[str] = context.options.link_items
-    if finished:
+    if prepared:
         # A library may be named between options of one `-Wl,`.
         items = [word.text for word in parse_link_line(items)]
     return [made.get(item, item) for item in items]
@@ -202,7 +202,7 @@ def _link_command(
     dry = options.dry_run
     has_device = any(item.images for item in contents) or (dry and bool(context.targets))
     # The linker wrapper registers device code with the libraries of its kind.
-    has_runtime = has_device or any(item.calls_device or item.is_finished for item in contents)
+    has_runtime = has_device or any(item.calls_device or item.is_device_linked for item in contents)
     has_runtime = (has_runtime or options.has_gpu_cpp) and bool(runtime.kinds)
     arguments = [
         *(("--offload-link",) if has_device else ()),

@@ -11,7 +11,7 @@ from pathlib import Path
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.link.device_link import DeviceLink
 from mlir_offload.driver.link.final_object import check_final
-from mlir_offload.driver.link.finish import FinishedInputs
+from mlir_offload.driver.link.finish import DeviceLinkedInputs
 from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
 from mlir_offload.driver.option.compile_options import RELOCATABLE_OPTIONS
 from mlir_offload.driver.option.inputs import LinkItem, parse_link_line
@@ -26,7 +26,7 @@ _OPTION = "-r"
 
 def link_to_object(
     context: BuildContext,
-    finished: FinishedInputs,
+    prepared: DeviceLinkedInputs,
     line: Sequence[str],
     device_link: DeviceLink,
     diagnose: Callable[[Completed], MlirOffloadError],
@@ -35,12 +35,12 @@ def link_to_object(
 
     Raises CompatibilityError where the release cannot do that with a device, or with a library.
     """
-    check_final(context, finished.remaining, _OPTION)
+    check_final(context, prepared.remaining, _OPTION)
     items = [item for item in parse_link_line(line) if item.text not in RELOCATABLE_OPTIONS]
-    apart = [item.text for item in items if item.text in finished.replaced.values()]
+    apart = [item.text for item in items if item.text in prepared.replaced.values()]
     others = [item for item in items if item.text not in apart]
     words = [item.text for item in others]
-    if any(item.images for item in finished.remaining):
+    if any(item.images for item in prepared.remaining):
         words = [str(_link_device_code(context, others, device_link, diagnose))]
     linked = context.workspace / "linked.o"
     linker = ("-fuse-ld=lld",) if context.llvm.has("ld.lld") else ()

@@ -47,7 +47,7 @@ OUTPUT = Group("output", (
     Option(("-o",), "write output to FILE (default: a.out, FILE.o with -c)", value="FILE", values="files", path="output", does=action.path("output"), in_key=False, doc="the output. Default: `a.out`, or the input's name with `.o`, `.s`, `.ll` or `.bc`"),
     Option(("-c",), "compile only: write an object", does=action.put(stop_after_compile=True), in_key=False, doc="compile only: write objects"),
     Option(("-S",), "write the assembly of the host module", does=action.put(assembly=True, stop_after_compile=True), in_key=False),
-    Option(("-emit-llvm",), "write the LLVM IR of the host module", does=action.put(emit_llvm=True, stop_after_compile=True), doc="stop at the LLVM IR of the host module, annotated: bitcode, or text with `-S`"),
+    Option(("-emit-llvm",), "write the LLVM IR of the host module", does=action.put(emit_llvm=True, stop_after_compile=True), doc="stop at the LLVM IR of the host module with its offload data: bitcode, or text with `-S`"),
     Option(("-E",), f"preprocess, {C}", does=action.put(last_step=Mode.PREPROCESSED), in_key=False),
     Option(("-M",), "print a dependency rule for Make, and stop", does=action.each(action.put(last_step=Mode.RULE), action.depfile(has_system_files=True)), in_key=False),
     Option(("-MM",), "print the rule without system headers", does=action.each(action.put(last_step=Mode.RULE), action.depfile(has_system_files=False)), in_key=False),

@@ -76,7 +76,7 @@ class HostStep(HermeticStep, frozen=True, kw_only=True, tag="host-step"):
 
 
 class ObjectStep(HermeticStep, frozen=True, kw_only=True, tag="object-step"):
-    """Compile one annotated host module to an object."""
+    """Compile one host module with its offload data to an object."""
 
 
 class BuildStep(CompilerStep, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ _MODULES: Mapping[str, Sequence[str]] = {
     "cpu": ("cpu-ir", "cpu-inline", "cpu-split"),
     "older": ("downgrade", "same-kernels"),
     "image_file": ("package", "unpack"),
-    "annotate": ("annotate",),
+    "embed": ("embed",),
     "object_file": (
         *("dummy-image", "members", "detach", "relocatable-linker"),
         *("registration-names", "runtime-symbols"),
@@ -40,6 +40,8 @@ _MODULES: Mapping[str, Sequence[str]] = {
 }
 STEPS: Mapping[str, str] = {step: name for name, steps in _MODULES.items() for step in steps}
 """The module of each step that runs in process."""
+# What `-###` of releases before printed, so that scripts made of it go on working.
+_FORMER = {"annotate": "embed"}
 
 
 def parse_step(words: Sequence[str]) -> Step:
@@ -64,6 +66,7 @@ def parse_step(words: Sequence[str]) -> Step:
 
 def find_step(name: str) -> type[Step]:
     """Return the step of a name. Raises UsageError where there is none."""
+    name = _FORMER.get(name, name)
     if name not in STEPS:
         msg = f"there is no step '{name}'"
         raise UsageError(msg, hint=f"steps are {', '.join(STEPS)}")

@@ -131,11 +131,12 @@ STEP_OPTIONS: Mapping[str, Option] = {
     "device_libraries": _value("--device-lib", "bitcode that kernels may call"),
     "fast_math": _flag("--fast-math", "let floating-point operations be inexact"),
     "fatbinary": _value("--fatbinary", "fatbinary of CUDA"),
-    "fibers": _flag("--fibers", "a stack for each work-item, so that nothing is to do"),
-    "finished": _value(
-        "--finished",
+    "fibers": _flag("--fibers", "a stack for each thread, so that nothing is to do"),
+    "linked_images": Option(
+        # Builds and archives of before name the second one.
+        ("--linked-image=", "--finished="),
         "linked device code, as the runtime of the kind loads it, and its kernels",
-        "kind=KIND,file=FILE,kernel=NAME,...",
+        value="kind=KIND,file=FILE,kernel=NAME,...",
     ),
     "for_clang": _value("--for-clang", "the release of LLVM that links", "RELEASE|any"),
     "forms": _value("--form", "of a device module: nvvm32, rocdl64, ...", "FORM"),

@@ -97,7 +97,7 @@ class Entry(Struct, frozen=True):
     members: int
     first_release: int
     last_release: int
-    is_finished: bool = False
+    is_device_linked: bool = False
 
     @property
     def is_kernel(self) -> bool:

@@ -133,7 +133,7 @@ def explained(entry: HostEntry) -> Entry:
         members=entry.fields,
         first_release=first,
         last_release=last,
-        is_finished=entry.is_finished,
+        is_device_linked=entry.is_device_linked,
     )
 
 

@@ -16,7 +16,7 @@ from mlir_offload.toolchain.tables import table_cache
 class HostEntry(Struct, frozen=True):
     """A host entry: the kind it is registered for, the device symbol, its size (0: a kernel).
 
-    `fields` is the number of members of its layout: 5 up to LLVM 19, 9 from 20. It is finished
+    `fields` is the number of members of its layout: 5 up to LLVM 19, 9 from 20. It is device-linked
     where `clang -r --offload-link` has linked its device code already.
     """
 
@@ -27,7 +27,7 @@ class HostEntry(Struct, frozen=True):
     data: int = 0
     section: str = ""
     fields: int = 0
-    is_finished: bool = False
+    is_device_linked: bool = False
 
     @property
     def is_kernel(self) -> bool:
@@ -102,7 +102,7 @@ def _read_array(
 ) -> Iterator[HostEntry]:
     content = elf.content(section, form="offload entries")
     pointers = elf.pointers(section)
-    is_finished = section.name not in {base for item in layouts for _, base in item.sections}
+    is_device_linked = section.name not in {base for item in layouts for _, base in item.sections}
     # Entries of 9 members start with a zero, those of 5 with an address.
     starts_with_address = 0 in pointers or content.head(8) != bytes(8)
     layout = next(
@@ -124,7 +124,7 @@ def _read_array(
             data=_number(raw, places, "data"),
             section=section.name,
             fields=len(layout.fields),
-            is_finished=is_finished,
+            is_device_linked=is_device_linked,
         )
 
 

@@ -107,7 +107,7 @@ def layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
     An object for any release has an array more, which this release does not look for.
     """
     arrays = dict.fromkeys(
-        (entry.section, entry.fields) for entry in item.entries if not entry.is_finished
+        (entry.section, entry.fields) for entry in item.entries if not entry.is_device_linked
     )
     sections, members = {name for _, name in abi.entry.sections}, len(abi.entry.fields)
     misread = [name for name, fields in arrays if name in sections and fields != members]
@@ -167,7 +167,7 @@ def _merged_findings(item: ObjectContents) -> Iterator[Finding]:
 
 
 def _linked_findings(item: ObjectContents) -> Iterator[Finding]:
-    """Return what a shared library or a finished object would launch in vain."""
+    """Return what a shared library or a device-linked object would launch in vain."""
     lost = unregistered_kernels(item)
     if lost:
         names = listed([f"'{kernel}'" for kernel in dict.fromkeys(name for _, name in lost)])

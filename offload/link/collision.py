@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mlir_offload.offload.elf import ElfFile, SectionType, read_elf
-from mlir_offload.offload.host.annotate import LOCAL_HANDLE_PREFIX, LOCAL_STUB_PREFIX
+from mlir_offload.offload.host.embed import LOCAL_HANDLE_PREFIX, LOCAL_STUB_PREFIX
 from mlir_offload.offload.host.mangling import stub_symbol
 from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.kind_format import format_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.byte_view import ByteView
 
 _PUBLIC_PREFIX = "__device_stub__"
-_FINISHED_SECTION = ".llvm.offloading.relocatable"
+_LINKED_SECTION = ".llvm.offloading.relocatable"
 # Elf64_Ehdr.e_shoff, Elf64_Shdr.sh_type, Elf64_Sym.st_info.
 _SECTION_TABLE = 40
 _SECTION_BYTES, _SECTION_TYPE = 64, 4
@@ -74,7 +74,7 @@ def find_collisions(objects: Sequence[ObjectContents]) -> tuple[Collision, ...]:
     definers: dict[tuple[str, str], dict[int, None]] = {}
     for number, item in enumerate(objects):
         for entry in item.entries if item.is_relocatable else ():
-            if entry.is_kernel and not entry.is_finished:
+            if entry.is_kernel and not entry.is_device_linked:
                 definers.setdefault((entry.kind, entry.name), {})[number] = None
     return tuple(
         Collision(kind, kernel, tuple(numbers))
@@ -83,8 +83,8 @@ def find_collisions(objects: Sequence[ObjectContents]) -> tuple[Collision, ...]:
     )
 
 
-def finished_twins(objects: Sequence[ObjectContents]) -> tuple[ObjectContents, ...]:
-    """Return the finished objects with a kernel of whose name another object has one.
+def device_linked_twins(objects: Sequence[ObjectContents]) -> tuple[ObjectContents, ...]:
+    """Return the device-linked objects with a kernel of whose name another object has one.
 
     `clang -r --offload-link` leaves the public stubs of their kernels as they are.
     """
@@ -96,7 +96,7 @@ def finished_twins(objects: Sequence[ObjectContents]) -> tuple[ObjectContents, .
     return tuple(
         item
         for item in objects
-        if item.is_finished
+        if item.is_device_linked
         and not item.member
         and any(len(named[entry.kind, entry.name]) > 1 for entry in item.entries if entry.is_kernel)
     )
@@ -216,7 +216,7 @@ def detach_object(data: bytes, *, location: str = "") -> bytes:
     elf = read_elf(memory_view(data, location=location))
     result = bytearray(data)
     (table,) = struct.unpack_from("<Q", data, _SECTION_TABLE)
-    for section in elf.named(_FINISHED_SECTION):
+    for section in elf.named(_LINKED_SECTION):
         place = table + section.number * _SECTION_BYTES + _SECTION_TYPE
         struct.pack_into("<I", result, place, SectionType.PROGBITS)
     for place, info in _public_stubs(elf):

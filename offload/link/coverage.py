@@ -70,7 +70,7 @@ def expected_kernels(inputs: Iterable[ObjectContents]) -> ExpectedKernels:
 def registered_kernels(item: ObjectContents) -> Iterator[tuple[str, str]]:
     """Return the kind and name of each kernel that the next link, or this file, registers."""
     for entry in item.entries:
-        if entry.is_kernel and not entry.is_finished and entry.kind in all_kinds():
+        if entry.is_kernel and not entry.is_device_linked and entry.kind in all_kinds():
             yield entry.kind, entry.name
 
 
@@ -113,25 +113,27 @@ def _held_apart(
     A kernel in one of these is not the kernel of its name that the link of all others was to yield.
     """
     together = {pair for item in linked for pair in registered_kernels(item)}
-    finished = {one for item in linked for one in _finished_kernels(item) if one[1:] in together}
+    registered = {
+        one for item in linked for one in _device_linked_kernels(item) if one[1:] in together
+    }
     counts: Counter[KernelImage] = Counter()
     for item in inputs:
-        own = _finished_kernels(item)
-        if own & finished:
+        own = _device_linked_kernels(item)
+        if own & registered:
             counts.update(held_kernels(item))
-            finished -= own
+            registered -= own
     # The driver has linked the others apart, for all architectures that the link is for.
     targets = {(image.kind, image.arch) for image in images}
     counts.update(
         KernelImage(kind, arch, name)
-        for _, kind, name in finished
+        for _, kind, name in registered
         for other, arch in targets
         if other == kind
     )
     return counts
 
 
-def _finished_kernels(item: ObjectContents) -> set[tuple[str, str, str]]:
+def _device_linked_kernels(item: ObjectContents) -> set[tuple[str, str, str]]:
     """Return the kernels of objects whose device code is linked: which link it was, kind and name.
 
     An object for several releases has an array for each of them, with the same suffix after that link.
@@ -139,7 +141,7 @@ def _finished_kernels(item: ObjectContents) -> set[tuple[str, str, str]]:
     return {
         (entry.section.rpartition("_")[2], entry.kind, entry.name)
         for entry in item.entries
-        if entry.is_kernel and entry.is_finished
+        if entry.is_kernel and entry.is_device_linked
     }
 
 
@@ -219,7 +221,7 @@ def _answerable_kernels(item: ObjectContents) -> frozenset[tuple[str, str]]:
         for entry in item.entries
         if entry.is_kernel
         and entry.kind in all_kinds()
-        and (entry.is_finished or not item.is_relocatable)
+        and (entry.is_device_linked or not item.is_relocatable)
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.host.annotate import embed_binary
+from mlir_offload.offload.host.embed import embed_binary
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Target, kind_of_image
 

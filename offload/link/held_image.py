@@ -66,7 +66,7 @@ def loaded_images(item: ObjectContents) -> Iterator[HeldImage]:
         for arch, content in one.linked_images(item):
             kernels = None if content is None else told_kernels(content)
             yield HeldImage(one.name, arch, kernels)
-    yield from map(_packaged, item.finished_images)
+    yield from map(_packaged, item.linked_images)
     if not item.is_relocatable:
         yield from map(_packaged, item.images)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mlir_offload.offload.host.module_objects import ModuleObject
 
 OFFLOAD_SECTION = ".llvm.offloading"
-_FINISHED_SECTION = ".llvm.offloading.relocatable"
+_LINKED_SECTION = ".llvm.offloading.relocatable"
 FATBIN_SECTION = ".nv_fatbin"
 HIP_FATBIN_SECTION = ".hip_fatbin"
 _DEVICE_PREFIXES = ("mgpu", "mlir_offload_")
@@ -41,7 +41,7 @@ class ObjectContents(Struct, frozen=True):
     `runtime_symbols` are those that an object leaves to the host runtime, and those of a runtime that
     it embeds; `fatbins` are NVIDIA's,
     which the linker wrapper or nvcc put there, `hip_fatbins` the sections of bundles for AMD GPUs;
-    `finished_images` are those that `clang -r --offload-link` has linked already. A member
+    `linked_images` are those that `clang -r --offload-link` has linked already. A member
     `is_whole` where the linker takes the library as a whole; `learned` are the rows that it was compiled by.
     """
 
@@ -52,7 +52,7 @@ class ObjectContents(Struct, frozen=True):
     entries: tuple[HostEntry, ...]
     runtime_symbols: frozenset[str]
     fatbins: tuple[ByteView, ...]
-    finished_images: tuple[PackagedImage, ...] = ()
+    linked_images: tuple[PackagedImage, ...] = ()
     hip_fatbins: tuple[ByteView, ...] = ()
     is_whole: bool = False
     learned: tuple[LearnedRelease, ...] = ()
@@ -70,7 +70,7 @@ class ObjectContents(Struct, frozen=True):
     @property
     def has_offloading(self) -> bool:
         """Return whether there is anything of offloading in it."""
-        images = self.images or self.finished_images or self.fatbins or self.hip_fatbins
+        images = self.images or self.linked_images or self.fatbins or self.hip_fatbins
         return bool(images or self.entries or self.runtime_symbols)
 
     @property
@@ -79,9 +79,9 @@ class ObjectContents(Struct, frozen=True):
         return any(name.startswith(_DEVICE_PREFIXES) for name in self.runtime_symbols)
 
     @property
-    def is_finished(self) -> bool:
+    def is_device_linked(self) -> bool:
         """Return whether it is an object whose device code is linked, and registers its kernels."""
-        return self.is_relocatable and any(entry.is_finished for entry in self.entries)
+        return self.is_relocatable and any(entry.is_device_linked for entry in self.entries)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -188,7 +188,7 @@ def _read_object(elf: ElfFile, path: Path, member: str) -> ObjectContents:
         entries=read_entries(elf),
         runtime_symbols=_runtime_symbols(elf) if elf.is_relocatable else frozenset(),
         fatbins=_sections(elf, FATBIN_SECTION),
-        finished_images=_images(elf, _FINISHED_SECTION),
+        linked_images=_images(elf, _LINKED_SECTION),
         hip_fatbins=_sections(elf, HIP_FATBIN_SECTION),
         learned=read_learned(elf, str(path)),
     )

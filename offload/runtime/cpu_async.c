@@ -62,14 +62,14 @@ static void leave_until_resumed(mo_fibers *fibers, mo_fiber *fiber) {
   leave_in_order(fibers, fiber);
 }
 
-void mo_cpu_let_others_run(mo_item *item) {
+void mo_cpu_let_others_run(mo_thread_context *item) {
   mo_fibers *fibers = item->block->fibers;
   mo_fiber *fiber = &fibers->fibers[item->linear];
   fiber->value = 0;
   leave_until_resumed(fibers, fiber);
 }
 
-uint64_t mo_cpu_mbarrier(mo_item *item, uint32_t operation, uint64_t *at, uint32_t number) {
+uint64_t mo_cpu_mbarrier(mo_thread_context *item, uint32_t operation, uint64_t *at, uint32_t number) {
   mo_mbarrier barrier = read_mbarrier(at);
   uint64_t before = *at;
   uint32_t arrivals = operation & MO_MBARRIER_ARRIVE ? operation & MO_MBARRIER_EXPECT ? 1 : number : 0;
@@ -93,7 +93,7 @@ uint64_t mo_cpu_mbarrier(mo_item *item, uint32_t operation, uint64_t *at, uint32
   return before;
 }
 
-uint32_t mo_cpu_mbarrier_wait(mo_item *item, uint64_t *at, uint32_t phase, uint32_t until_complete) {
+uint32_t mo_cpu_mbarrier_wait(mo_thread_context *item, uint64_t *at, uint32_t phase, uint32_t until_complete) {
   mo_fibers *fibers = item->block->fibers;
   mo_fiber *fiber = &fibers->fibers[item->linear];
   fiber->value = (uint64_t)(uintptr_t)at;
@@ -112,14 +112,14 @@ uint32_t mo_cpu_mbarrier_wait(mo_item *item, uint64_t *at, uint32_t phase, uint3
 /* Tensor maps ------------------------------------------------------------------------------- */
 
 /* Rows of the swizzled patterns are found by the address; workgroup memory begins at a multiple of 1024. */
-static char *swizzled(const mo_item *item, const char *address, uint32_t swizzle) {
+static char *swizzled(const mo_thread_context *item, const char *address, uint32_t swizzle) {
   uint64_t offset = (uint64_t)(address - item->static_shared);
   if (swizzle != 0) offset ^= (offset >> 7 & ((1u << swizzle) - 1)) << 4;
   return item->static_shared + offset;
 }
 
 /* Copies a box. Elements outside of the tensor are zero, or are not written. */
-void mo_cpu_tensor_copy(mo_item *item, uint32_t is_store, char *shared, const mo_tensor_map *map,
+void mo_cpu_tensor_copy(mo_thread_context *item, uint32_t is_store, char *shared, const mo_tensor_map *map,
                         const int32_t *first, uint32_t rank, uint64_t *mbarrier) {
   uint64_t count = 1, size;
   if (map->magic != MO_TENSOR_MAP_MAGIC || map->rank != rank)
@@ -157,14 +157,14 @@ typedef struct descriptor {
 
 enum { SWIZZLED_128 = 1 };
 
-static descriptor parse_descriptor(const mo_item *item, uint64_t bits) {
+static descriptor parse_descriptor(const mo_thread_context *item, uint64_t bits) {
   uint64_t base = (uint64_t)(uintptr_t)item->static_shared;
   if (bits >> 62 != SWIZZLED_128)
     fail(item->block->launched, "wgmma of a matrix that is not swizzled by 128 bytes");
   return (descriptor){(((bits & 0x3fff) << 4) - base) & 0x3ffff, (bits >> 16 & 0x3fff) << 4, (bits >> 32 & 0x3fff) << 4};
 }
 
-static double element_at(const mo_item *item, const descriptor *from, uint32_t major, uint32_t k,
+static double element_at(const mo_thread_context *item, const descriptor *from, uint32_t major, uint32_t k,
                          uint32_t is_transposed, uint32_t element) {
   uint64_t at = is_transposed ? major / 64 * from->leading + k / 8 * from->stride + k % 8 * 128 + major % 64 * 2
                               : major / 8 * from->stride + major % 8 * 128 + k * 2;
@@ -174,8 +174,9 @@ static double element_at(const mo_item *item, const descriptor *from, uint32_t m
 }
 
 /* Each warp of four has 16 rows of d. */
-void mo_cpu_wgmma(const mo_item *item, float *d, uint64_t a, uint64_t b, uint32_t n, uint32_t element, uint32_t adds,
-                  int32_t sign_a, int32_t sign_b, uint32_t transposes_a, uint32_t transposes_b) {
+void mo_cpu_wgmma(const mo_thread_context *item, float *d, uint64_t a, uint64_t b, uint32_t n, uint32_t element,
+                  uint32_t adds, int32_t sign_a, int32_t sign_b, uint32_t transposes_a,
+                  uint32_t transposes_b) {
   descriptor from_a = parse_descriptor(item, a), from_b = parse_descriptor(item, b);
   uint32_t lane = item->linear % MO_WARP, first = item->linear / MO_WARP % 4 * 16 + lane / 4;
   uint32_t of = element != 0 ? MO_BF16 : MO_F16;

@@ -1,4 +1,4 @@
-/* The device side of a CPU kernel image: blocks over the host's threads, work-items as fibers,
+/* The device side of a CPU kernel image: blocks over host threads, the threads of a block as fibers,
  * printf and assertions. Linked as bitcode into every image and made local there.
  */
 #include "cpu_device.h"
@@ -24,7 +24,7 @@ void __asan_unpoison_memory_region(const volatile void *begin, size_t size);
 #endif
 
 #ifdef MO_TSAN
-/* For ThreadSanitizer each work-item is a thread of its own, though one thread runs them in turn
+/* For ThreadSanitizer each fiber is a thread of its own, though one host thread runs them in turn
  * (sanitizer/tsan_interface.h). What this file does itself is not instrumented. */
 #ifndef MO_NO_SYNC
 #define MO_NO_SYNC 1u
@@ -46,7 +46,7 @@ typedef struct mo_launched {
   const mo_launch *launch;
   void **params;
   const mo_kernel *kernel;
-  _Atomic uint64_t failures; /* work-items that failed an assertion */
+  _Atomic uint64_t failures; /* threads that failed an assertion */
 } mo_launched;
 
 struct mo_fibers;
@@ -56,7 +56,7 @@ typedef struct mo_block {
   struct mo_fibers *fibers;
   uint32_t items, failures;
 #ifdef MO_TSAN
-  void *order; /* what the work-items release and acquire */
+  void *order; /* what the threads release and acquire */
 #endif
 } mo_block;
 
@@ -87,7 +87,7 @@ static void fail_for_assertions(const mo_launched *launched, uint64_t failures) 
 
 static uint64_t round_up(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
 
-typedef void (*mo_run_block)(mo_item *item);
+typedef void (*mo_run_block)(mo_thread_context *item);
 
 static void run_in_memory(mo_launched *launched, uint64_t begin, uint64_t end,
                           struct mo_fibers *fibers, mo_run_block run) {
@@ -100,7 +100,7 @@ static void run_in_memory(mo_launched *launched, uint64_t begin, uint64_t end,
     if (memory == NULL) fail(launched, "out of memory for the shared memory of a block");
   }
   mo_block block = {launched, fibers, launch->block[0] * launch->block[1] * launch->block[2], 0};
-  mo_item item = {.static_shared = memory,
+  mo_thread_context item = {.static_shared = memory,
                   .dynamic_shared = memory == NULL ? NULL : memory + kernel->static_shared,
                   .state = memory == NULL ? NULL : memory + shared,
                   .block = &block};
@@ -149,7 +149,7 @@ static void run_each(mo_launched *launched, uint64_t begin, uint64_t end,
 }
 #endif
 
-static void run_block(mo_item *item) {
+static void run_block(mo_thread_context *item) {
   const mo_launched *launched = item->block->launched;
   launched->kernel->run(item, launched->params);
 }
@@ -172,7 +172,7 @@ void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kern
   if (items == 0 || items > MO_MAX_BLOCK || launch->block[0] > MO_MAX_BLOCK ||
       launch->block[1] > MO_MAX_BLOCK || launch->block[2] > MO_MAX_BLOCK) {
     snprintf(message, sizeof message,
-             "block size %u x %u x %u: a block has 1 to %u work-items", launch->block[0],
+             "block size %u x %u x %u: a block has 1 to %u threads", launch->block[0],
              launch->block[1], launch->block[2], MO_MAX_BLOCK);
     refuse(&launched, message);
     return;
@@ -190,16 +190,16 @@ void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kern
   fail_for_assertions(&launched, launched.failures);
 }
 
-_Noreturn void mo_cpu_disagree(const mo_item *item) {
+_Noreturn void mo_cpu_disagree(const mo_thread_context *item) {
   char message[160];
   snprintf(message, sizeof message,
-           "block: [%u,%u,%u] some work-items wait at a gpu.barrier that others do not reach",
+           "block: [%u,%u,%u] some threads wait at a gpu.barrier that others do not reach",
            item->block_id[0], item->block_id[1], item->block_id[2]);
   fail(item->block->launched, message);
   abort();
 }
 
-uint32_t mo_cpu_agree(const mo_item *item, const uint32_t *next, uint32_t count, uint32_t before) {
+uint32_t mo_cpu_agree(const mo_thread_context *item, const uint32_t *next, uint32_t count, uint32_t before) {
   uint32_t agreed = before == UINT32_MAX ? next[0] : before, different = 0;
   if (mo_cpu_has_failed(item)) return 0; /* it said nothing */
   for (uint32_t i = 0; i < count; ++i) different |= next[i] ^ agreed;
@@ -226,7 +226,7 @@ enum { READY, IN_WARP, AT_BARRIER, AT_MBARRIER, DONE };
 
 typedef struct mo_fiber {
   mo_stack stack;
-  mo_item item;
+  mo_thread_context item;
   uint32_t status;
   uint32_t site, operation, mask, first, second, vote;
   uint64_t value, result;
@@ -401,7 +401,7 @@ static void enter_fiber(mo_fibers *fibers, mo_fiber *to) {
 
 static void check_stack(const mo_fiber *fiber) {
   if (fiber->canary != NULL && *fiber->canary != CANARY)
-    fail(fiber->item.block->launched, "a work-item used more than 256 KiB of stack");
+    fail(fiber->item.block->launched, "a thread used more than 256 KiB of stack");
 }
 
 #ifdef MO_ASAN
@@ -433,7 +433,7 @@ static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
 }
 #endif
 
-/* What the work-items that meet did before comes before all that they do afterwards. */
+/* What the threads that meet did before comes before all that they do afterwards. */
 static void leave_in_order(mo_fibers *fibers, mo_fiber *fiber) {
 #ifdef MO_TSAN
   __tsan_release(fiber->item.block->order);
@@ -468,7 +468,7 @@ __attribute__((naked, noinline)) static void fiber_start(void) {
       "ud2" ::: "memory");
 }
 
-/* A guard page by mprotect would cost two mappings for each work-item, of 65,530 for the process. */
+/* A guard page by mprotect would cost two mappings for each thread, of 65,530 for the process. */
 static void guard_stack(mo_fibers *fibers, uint32_t index) {
   uint64_t *bottom = (uint64_t *)stack_bottom(fibers, index);
   const uint64_t **canary = &fibers->fibers[index].canary;
@@ -480,7 +480,7 @@ static void guard_stack(mo_fibers *fibers, uint32_t index) {
   fibers->guarded = index + 1;
 }
 
-static void prepare_fiber(mo_fibers *fibers, const mo_item *first, uint32_t index) {
+static void prepare_fiber(mo_fibers *fibers, const mo_thread_context *first, uint32_t index) {
   mo_fiber *fiber = &fibers->fibers[index];
   char *bottom = stack_bottom(fibers, index);
   if (index >= fibers->guarded) guard_stack(fibers, index);
@@ -697,7 +697,7 @@ void mo_cpu_collective(uint32_t operation, uint32_t active, const uint32_t *mask
   }
 }
 
-/* All work-items that have not ended wait at the barrier: count votes and let them go on. */
+/* All threads that have not ended wait at the barrier: count votes and let them go on. */
 static uint32_t release_barrier(mo_fibers *fibers, uint32_t items) {
   uint32_t waiting = 0, votes = 0, result = 0;
   for (uint32_t i = 0; i < items; ++i) {
@@ -718,13 +718,13 @@ static uint32_t release_barrier(mo_fibers *fibers, uint32_t items) {
 
 #ifdef MO_TSAN
 /* Stacks are mapped anew for each block: what the last one left there is not shared. */
-static void start_threads(mo_fibers *fibers, const mo_item *first, uint32_t items) {
+static void start_threads(mo_fibers *fibers, const mo_thread_context *first, uint32_t items) {
   const uint32_t *dim = first->block_dim, *id = first->block_id;
   fibers->thread = __tsan_get_current_fiber();
   fibers->guarded = 0;
   if (mmap(fibers->stacks, STACK_BYTES * items, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-    fail(first->block->launched, "out of memory for the stacks of work-items");
+    fail(first->block->launched, "out of memory for the stacks of threads");
   for (uint32_t i = 0; i < items; ++i) {
     char name[96];
     snprintf(name, sizeof name, "block: [%u,%u,%u], thread: [%u,%u,%u]", id[0], id[1], id[2],
@@ -735,7 +735,7 @@ static void start_threads(mo_fibers *fibers, const mo_item *first, uint32_t item
 }
 #endif
 
-static void run_with_fibers(mo_item *first) {
+static void run_with_fibers(mo_thread_context *first) {
   mo_fibers *fibers = first->block->fibers;
   uint32_t items = first->block->items;
 #ifdef MO_TSAN
@@ -757,12 +757,12 @@ void mo_cpu_run_fibers(void *launched, uint64_t begin, uint64_t end) {
   const uint32_t *block = launch->block;
   uint32_t place = find_place(launch);
   mo_fibers *fibers = acquire_fibers(place, block[0] * block[1] * block[2]);
-  if (fibers == NULL) fail(launched, "out of memory for the stacks of work-items");
+  if (fibers == NULL) fail(launched, "out of memory for the stacks of threads");
   run_each(launched, begin, end, fibers, run_with_fibers);
   release_fibers(place, fibers);
 }
 
-uint32_t mo_cpu_barrier(mo_item *item, uint32_t kind, uint32_t vote) {
+uint32_t mo_cpu_barrier(mo_thread_context *item, uint32_t kind, uint32_t vote) {
   mo_fibers *fibers = item->block->fibers;
   mo_fiber *fiber = &fibers->fibers[item->linear];
   fibers->barrier_kind = kind;
@@ -772,7 +772,7 @@ uint32_t mo_cpu_barrier(mo_item *item, uint32_t kind, uint32_t vote) {
   return (uint32_t)fiber->result;
 }
 
-uint64_t mo_cpu_warp(mo_item *item, uint32_t site, uint32_t operation, uint32_t mask,
+uint64_t mo_cpu_warp(mo_thread_context *item, uint32_t site, uint32_t operation, uint32_t mask,
                      uint64_t value, uint32_t first, uint32_t second) {
   mo_fibers *fibers = item->block->fibers;
   mo_fiber *fiber = &fibers->fibers[item->linear];
@@ -790,7 +790,7 @@ uint64_t mo_cpu_warp(mo_item *item, uint32_t site, uint32_t operation, uint32_t 
   return fiber->result;
 }
 
-uint32_t mo_cpu_active_mask(mo_item *item) {
+uint32_t mo_cpu_active_mask(mo_thread_context *item) {
   mo_fibers *fibers = item->block->fibers;
   const mo_fiber *warp = warp_of(fibers, item->linear);
   uint32_t lanes = lanes_of(warp, fibers, item->block->items), active = 0;
@@ -800,7 +800,7 @@ uint32_t mo_cpu_active_mask(mo_item *item) {
 }
 
 /* All blocks of a cluster need not run at the same time: kernels that wait for each other are rejected. */
-uint32_t mo_cpu_cluster(const mo_item *item, uint32_t what, uint32_t axis) {
+uint32_t mo_cpu_cluster(const mo_thread_context *item, uint32_t what, uint32_t axis) {
   static const uint32_t one[3] = {1, 1, 1};
   const mo_launch *launch = item->block->launched->launch;
   const uint32_t *size = launch->version > 1 && launch->cluster[0] ? launch->cluster : one, *id = item->block_id;
@@ -899,7 +899,7 @@ int32_t mo_cpu_vprintf(const char *format, const char *arguments) {
   return converted;
 }
 
-void mo_cpu_note_failure(mo_item *item, const char *message, const char *file, uint32_t line,
+void mo_cpu_note_failure(mo_thread_context *item, const char *message, const char *file, uint32_t line,
                          const char *function, uint64_t size) {
   (void)size;
   ++item->block->failures;
@@ -909,9 +909,9 @@ void mo_cpu_note_failure(mo_item *item, const char *message, const char *file, u
           item->thread[1], item->thread[2], message);
 }
 
-uint32_t mo_cpu_has_failed(const mo_item *item) { return item->block->failures != 0; }
+uint32_t mo_cpu_has_failed(const mo_thread_context *item) { return item->block->failures != 0; }
 
-void mo_cpu_assertfail(mo_item *item, const char *message, const char *file, uint32_t line,
+void mo_cpu_assertfail(mo_thread_context *item, const char *message, const char *file, uint32_t line,
                        const char *function, uint64_t size) {
   mo_fibers *fibers = item->block->fibers;
   mo_cpu_note_failure(item, message, file, line, function, size);

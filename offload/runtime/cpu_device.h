@@ -1,5 +1,5 @@
 /* What the generated code of a CPU kernel image and cpu_device.c agree on.
- * LLVM IR spells mo_item a second time in translate/cpu/intrinsics.py, mo_kernel in
+ * LLVM IR spells mo_thread_context a second time in translate/cpu/intrinsics.py, mo_kernel in
  * translate/cpu/launch.py.
  */
 #ifndef MO_CPU_DEVICE_H
@@ -12,8 +12,8 @@
 
 struct mo_block;
 
-/* The context of one work-item, first argument of every device function. */
-typedef struct mo_item {
+/* The context of one thread, first argument of every device function. */
+typedef struct mo_thread_context {
   uint32_t thread[3];
   uint32_t linear; /* number in the block, x innermost */
   uint32_t block_dim[3];
@@ -21,16 +21,16 @@ typedef struct mo_item {
   uint32_t grid_dim[3];
   char *static_shared;
   char *dynamic_shared;
-  char *state; /* values that live across barriers, of all work-items of the block */
+  char *state; /* values that live across barriers, of all threads of the block */
   struct mo_block *block;
-} mo_item;
+} mo_thread_context;
 
 typedef struct mo_kernel {
   const char *name;
-  void (*run)(mo_item *item, void **params); /* runs a block; with fibers, one work-item */
+  void (*run)(mo_thread_context *item, void **params); /* runs a block; with fibers, one thread */
   mo_range range;         /* mo_cpu_run_blocks or mo_cpu_run_fibers */
   uint64_t static_shared; /* bytes, a multiple of 64 */
-  uint64_t state;         /* bytes of mo_item.state */
+  uint64_t state;         /* bytes of mo_thread_context.state */
 } mo_kernel;
 
 /* Operations in which the lanes of a warp take part together. */
@@ -85,46 +85,47 @@ enum {
 void mo_cpu_run_blocks(void *launched, uint64_t begin, uint64_t end);
 void mo_cpu_run_fibers(void *launched, uint64_t begin, uint64_t end);
 void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kernel);
-uint32_t mo_cpu_barrier(mo_item *item, uint32_t kind, uint32_t vote);
+uint32_t mo_cpu_barrier(mo_thread_context *item, uint32_t kind, uint32_t vote);
 /* Returns the lane's 32-bit result; a predicate, where there is one, in bit 32. */
-uint64_t mo_cpu_warp(mo_item *item, uint32_t site, uint32_t operation, uint32_t mask,
+uint64_t mo_cpu_warp(mo_thread_context *item, uint32_t site, uint32_t operation, uint32_t mask,
                      uint64_t value, uint32_t first, uint32_t second);
-/* Where all of `count` work-items go, and those before them (UINT32_MAX: none); else fails. */
-uint32_t mo_cpu_agree(const mo_item *item, const uint32_t *next, uint32_t count, uint32_t before);
+/* Where all of `count` threads go, and those before them (UINT32_MAX: none); else fails. */
+uint32_t mo_cpu_agree(const mo_thread_context *item, const uint32_t *next, uint32_t count, uint32_t before);
 /* The lanes of a warp execute what the first describes: mo_fragments of cpu_tensor.c. */
-void mo_cpu_fragments(mo_item *item, uint32_t site, char *fragments);
+void mo_cpu_fragments(mo_thread_context *item, uint32_t site, char *fragments);
 /* Returns the state before. `number` are arrivals or bytes. */
-uint64_t mo_cpu_mbarrier(mo_item *item, uint32_t operation, uint64_t *at, uint32_t number);
+uint64_t mo_cpu_mbarrier(mo_thread_context *item, uint32_t operation, uint64_t *at, uint32_t number);
 uint32_t mo_cpu_mbarrier_pending(uint64_t state);
 /* Returns whether the phase that follows one of this parity has begun; waits for that if `until_complete`. */
-uint32_t mo_cpu_mbarrier_wait(mo_item *item, uint64_t *at, uint32_t phase, uint32_t until_complete);
+uint32_t mo_cpu_mbarrier_wait(mo_thread_context *item, uint64_t *at, uint32_t phase, uint32_t until_complete);
 /* Returns when no other thread of the block can run. */
-void mo_cpu_let_others_run(mo_item *item);
+void mo_cpu_let_others_run(mo_thread_context *item);
 struct mo_tensor_map;
-void mo_cpu_tensor_copy(mo_item *item, uint32_t is_store, char *shared, const struct mo_tensor_map *map,
+void mo_cpu_tensor_copy(mo_thread_context *item, uint32_t is_store, char *shared, const struct mo_tensor_map *map,
                         const int32_t *first, uint32_t rank, uint64_t *mbarrier);
 /* wgmma.mma_async of m64nNk16: the part of d that the lane has; `element` is 0 for f16, 1 for bf16. */
-void mo_cpu_wgmma(const mo_item *item, float *d, uint64_t a, uint64_t b, uint32_t n, uint32_t element, uint32_t adds,
-                  int32_t sign_a, int32_t sign_b, uint32_t transposes_a, uint32_t transposes_b);
+void mo_cpu_wgmma(const mo_thread_context *item, float *d, uint64_t a, uint64_t b, uint32_t n, uint32_t element,
+                  uint32_t adds, int32_t sign_a, int32_t sign_b, uint32_t transposes_a,
+                  uint32_t transposes_b);
 /* Copies `read` bytes of `size`, and clears the others. */
 void mo_cpu_copy_part(char *to, const char *from, uint32_t size, uint32_t read);
 /* The same for the lanes of a warp in `active`, results as of mo_cpu_warp, without fibers. */
 void mo_cpu_collective(uint32_t operation, uint32_t active, const uint32_t *mask,
                        const uint64_t *value, const uint32_t *first, const uint32_t *second,
                        uint64_t *result);
-/* Fails: some work-items of the block wait at a barrier that others do not reach. */
-_Noreturn void mo_cpu_disagree(const mo_item *item);
-uint32_t mo_cpu_active_mask(mo_item *item);
-uint32_t mo_cpu_cluster(const mo_item *item, uint32_t what, uint32_t axis);
+/* Fails: some threads of the block wait at a barrier that others do not reach. */
+_Noreturn void mo_cpu_disagree(const mo_thread_context *item);
+uint32_t mo_cpu_active_mask(mo_thread_context *item);
+uint32_t mo_cpu_cluster(const mo_thread_context *item, uint32_t what, uint32_t axis);
 uint64_t mo_cpu_nanoseconds(void);
 int32_t mo_cpu_vprintf(const char *format, const char *arguments);
 /* A failed assertion, as CUDA's __assertfail has it: printed, and the launch fails in the end. The first
- * returns, and the work-item leaves the kernel; the second ends the fiber, or the program without one. */
-void mo_cpu_note_failure(mo_item *item, const char *message, const char *file, uint32_t line,
+ * returns, and the thread leaves the kernel; the second ends the fiber, or the program without one. */
+void mo_cpu_note_failure(mo_thread_context *item, const char *message, const char *file, uint32_t line,
                          const char *function, uint64_t size);
-void mo_cpu_assertfail(mo_item *item, const char *message, const char *file, uint32_t line,
+void mo_cpu_assertfail(mo_thread_context *item, const char *message, const char *file, uint32_t line,
                        const char *function, uint64_t size);
-/* Whether a work-item of the block has failed: the code behind the next barrier cannot run. */
-uint32_t mo_cpu_has_failed(const mo_item *item);
+/* Whether a thread of the block has failed: the code behind the next barrier cannot run. */
+uint32_t mo_cpu_has_failed(const mo_thread_context *item);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct mo_launch {
   uint32_t version;        /* 1, or MO_LAUNCH_VERSION */
   uint32_t dynamic_shared; /* bytes of dynamic shared memory per block */
   uint32_t grid[3];        /* blocks in x, y, z */
-  uint32_t block[3];       /* work-items per block in x, y, z; at most 1024 in all */
+  uint32_t block[3];       /* threads per block in x, y, z; at most 1024 in all */
   /* Splits 0..count over the threads of the host runtime; returns when all has run. With a count of 0
    * nothing runs: body is called with 0, 0 when the program or library ends, for what the image keeps. A
    * runtime may ignore this. */

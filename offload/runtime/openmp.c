@@ -14,7 +14,7 @@
 #include "mgpu.h"
 #include "watch.h"
 
-enum { MOST_ITEMS_PER_BLOCK = 1024, ALIGNMENT = 64 };
+enum { MOST_THREADS_PER_BLOCK = 1024, ALIGNMENT = 64 };
 
 MO_NORETURN static void hint_libomptarget(void) {
   const char *policy = getenv("OMP_TARGET_OFFLOAD");
@@ -124,8 +124,8 @@ static void check_shape(const void *stub, const mo_shape *shape) {
       mo_context_of_launch(stub, shape);
       mo_hint("launch whole clusters in x, y and z");
     }
-  if (planes > MOST_ITEMS_PER_BLOCK || planes * block[2] > MOST_ITEMS_PER_BLOCK) {
-    mo_error("a block has more than %d work-items", MOST_ITEMS_PER_BLOCK);
+  if (planes > MOST_THREADS_PER_BLOCK || planes * block[2] > MOST_THREADS_PER_BLOCK) {
+    mo_error("a block has more than %d threads", MOST_THREADS_PER_BLOCK);
     mo_context_of_launch(stub, shape);
     mo_hint("launch smaller blocks: no GPU takes larger ones either");
   }

@@ -50,7 +50,7 @@ def check(source: Path, lowers: str, links: str, work: Path) -> dict[str, str]:
     temps = work / source.stem
     pair = (f"--llvm={lowers}", f"--for-clang={links}", f"--offload-arch={archs}")
     done = call(*(*pair, "-c", "-fPIC", f"-save-temps={temps}", source, "-o", made))
-    is_code = "finished code instead" in done.stderr
+    is_code = "a linked device image instead" in done.stderr
     result = {"compiles": _said(done), "as bitcode": done.stderr if is_code else _said(done)}
     if done.returncode == 0:
         result["links"] = _said(call(*pair, "-shared", "-fPIC", made, "-o", shared))

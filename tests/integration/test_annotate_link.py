@@ -11,7 +11,7 @@ import pytest
 
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.packager import serialize_binary
-from mlir_offload.offload.host.annotate import HostKernel, annotate_host
+from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
 from mlir_offload.offload.host.module import kernel_signatures
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.link.coverage import check_coverage
@@ -52,7 +52,7 @@ def lowered(name: str, major: int) -> str:
 
 def annotated(major: int, binary: bytes, *kinds: Kind) -> str:
     signatures = kernel_signatures(lowered("kernels", major) + lowered("second", major))
-    return annotate_host(
+    return embed_offload_data(
         lowered("host", major),
         kernels=[HostKernel(symbol, signatures[symbol]) for symbol in KERNELS],
         kinds=kinds,

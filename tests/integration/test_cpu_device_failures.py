@@ -1,4 +1,4 @@
-"""Kernels on the CPU that fail, or that not all work-items of a block run to the end."""
+"""Kernels on the CPU that fail, or that not all threads of a block run to the end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(*argv: object) -> Completed:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A shared image, a program that runs its kernels, and how their work-items are run."""
+    """A shared image, a program that runs its kernels, and how their threads are run."""
 
     launcher: Path
     library: Path
@@ -123,14 +123,14 @@ def test_assertion_that_holds_lets_the_kernel_go_on(image: Image) -> None:
 def test_block_of_a_size_that_no_gpu_has_is_refused(image: Image, size: int) -> None:
     done = image.launch("asserts", size)
     assert done.returncode == 3
-    assert f"block size {size} x 1 x 1: a block has 1 to 1024 work-items" in done.stderr
+    assert f"block size {size} x 1 x 1: a block has 1 to 1024 threads" in done.stderr
 
 
 def test_barrier_that_some_work_items_do_not_reach_is_reported(image: Image) -> None:
     assert image.modes["parts"] is KernelMode.REGIONS
     done = image.launch("parts", 32)
     assert done.returncode == 3
-    assert "parts: block: [0,0,0] some work-items wait at a gpu.barrier" in done.stderr
+    assert "parts: block: [0,0,0] some threads wait at a gpu.barrier" in done.stderr
     assert image.launch("parts", 5).stdout == "5 5 5 5 5 5 6 7 "
 
 

@@ -81,7 +81,7 @@ on_two_threads = PARALLEL_FOR(_on_two_threads)
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A built image: its kernels by the names in the source, and how their work-items are run."""
+    """A built image: its kernels by the names in the source, and how their threads are run."""
 
     library: ctypes.CDLL
     symbols: dict[str, str]

@@ -15,7 +15,7 @@ from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.fatbin import read_fatbins
 from mlir_offload.offload.container.packager import serialize_binary
 from mlir_offload.offload.device.code import image_kernels
-from mlir_offload.offload.host.annotate import HostKernel, annotate_host
+from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
 from mlir_offload.offload.host.module import kernel_signatures
 from mlir_offload.offload.image import DeviceImage, ImageKind, image_kind_of
 from mlir_offload.offload.link.coverage import KernelImage, check_coverage, held_kernels
@@ -124,7 +124,7 @@ class Build:
             for arch, paths in images.items()
             for data in (path.read_bytes() for path in paths)
         ]
-        text = annotate_host(
+        text = embed_offload_data(
             (LOWERED / f"host.{self.major}.ll").read_text(encoding="utf-8"),
             kernels=[HostKernel(symbol, types) for symbol, types in signatures.items()],
             kinds=[Kind.CUDA],

@@ -119,7 +119,7 @@ def test_the_steps_take_any_release_and_device_globals(
     steps = (
         ("package", described, "--for-clang=any", "-o", str(binary)),
         (
-            *("annotate", str(host), f"--binary={binary}", f"--variable={variable}"),
+            *("embed", str(host), f"--binary={binary}", f"--variable={variable}"),
             *("--for-clang=any", "-o", str(output)),
         ),
     )
@@ -147,7 +147,7 @@ def test_a_wrong_device_global_is_refused(
     host = tmp_path / "h.ll"
     host.write_text("@v = global i32 0\n", encoding="utf-8")
     options = (f"--variable={variable}", "--for-clang=any", "-o", str(tmp_path / "o.ll"))
-    command = [*mlir_offload, "step", "annotate", str(host), *options]
+    command = [*mlir_offload, "step", "embed", str(host), *options]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode in {2, 4}
     assert message in result.stderr

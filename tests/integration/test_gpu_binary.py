@@ -111,7 +111,7 @@ def test_kernels_in_every_form_are_launched_beside_those_of_a_module(
     assert owners[0] == owners[1] == owners[2]
     assert len(set(owners)) == 3
     (contents,) = read_objects(app)
-    finished = {entry.name for entry in contents.entries if entry.is_finished}
+    finished = {entry.name for entry in contents.entries if entry.is_device_linked}
     assert finished == {"bin", "fatbin"}
 
 

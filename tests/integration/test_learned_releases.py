@@ -377,7 +377,7 @@ def test_the_steps_that_are_printed_know_what_was_learned(
     lines = [
         line
         for line in printed.splitlines()
-        if line.startswith(("export ", "mlir-offload step annotate"))
+        if line.startswith(("export ", "mlir-offload step embed"))
     ]
     assert [line.split()[0] for line in lines] == ["export", "mlir-offload"]
     _run([*command, "-save-temps=temps"], tmp_path)

@@ -106,7 +106,7 @@ STOPPED = {
     "asserted": r"host_operations\.mlir:\d+: \(unknown\): block: \[0,0,0\], thread: \[2,0,0\] "
     "Assertion `thread too large` failed",
     "absent_device": "there is no device 99: 'host' has",
-    "too_many": "a block has more than 1024 work-items",
+    "too_many": "a block has more than 1024 threads",
 }
 
 

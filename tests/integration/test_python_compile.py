@@ -81,7 +81,7 @@ def test_every_argument_reaches_its_register_or_its_place_on_the_stack(library: 
 @pytest.mark.parametrize(
     ("shape", "limit", "said"),
     [
-        ((1, 2048), 9.0, "a block has more than 1024 work-items; kernel: add; launch: grid 1"),
+        ((1, 2048), 9.0, "a block has more than 1024 threads; kernel: add; launch: grid 1"),
         ((4, 16), 0.0, "64 threads failed an assertion; kernel: add"),
         ((-1, 16), 0.0, "a kernel was launched with a grid of -1 x 1 x 1"),
     ],

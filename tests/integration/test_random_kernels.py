@@ -46,7 +46,7 @@ def test_without_libllvm_they_compute_the_same_and_a_note_names_the_package(tmp_
 
 def _compare(compiler: list[str], release: int, seeds: range, tmp_path: Path) -> str:
     """Compare what kernels compute with what is written; return what the compiler prints."""
-    # Every fourth one reduces over the block, for which work-items need stacks.
+    # Every fourth one reduces over the block, for which threads need stacks.
     kernels = [random_kernel(f"k{seed}", seed, reduces=seed % 4 == 3) for seed in seeds]
     source, caller, program = (tmp_path / name for name in ("random.mlir", "caller.c", "program"))
     source.write_text(program_of(kernels))

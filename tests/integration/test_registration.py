@@ -21,7 +21,7 @@ from support.cuda_tools import cuda_root
 
 from mlir_offload.offload.abi import load_abi, load_abis
 from mlir_offload.offload.container.packager import serialize_binary
-from mlir_offload.offload.host.annotate import HostKernel, annotate_host, embed_binary
+from mlir_offload.offload.host.embed import HostKernel, embed_binary, embed_offload_data
 from mlir_offload.offload.host.entry import (
     EntryType,
     OffloadEntry,
@@ -228,7 +228,7 @@ def test_openmp_kernels_and_globals_are_registered(major: int, tmp_path: Path) -
 def test_one_object_for_any_release_registers_each_name_once(
     major: int, cubin: bytes, tmp_path: Path
 ) -> None:
-    text = annotate_host(
+    text = embed_offload_data(
         SHADOWS,
         kernels=[HostKernel("kernel", ("i32",))],
         kinds=[Kind.CUDA, Kind.OPENMP],

@@ -107,7 +107,7 @@ def built(
 
 @pytest.fixture(scope="module")
 def standin(tmp_path_factory: pytest.TempPathFactory, main: Path) -> Built:
-    """Return a program alone, whose work-items have canaries instead of guard pages."""
+    """Return a program alone, whose threads have canaries instead of guard pages."""
     directory = tmp_path_factory.mktemp("canaries")
     return build(directory, compile_hosts(directory, ("program",), NO_GUARDS), main, None)
 
@@ -197,7 +197,7 @@ def test_a_used_up_stack_is_reported_if_linux_has_no_guard_pages_without_mapping
 ) -> None:
     done = run(standin, "overflow")
     assert done.returncode == EXIT_STATUS
-    assert "mlir-offload: error: a work-item used more than 256 KiB of stack" in done.stderr
+    assert "mlir-offload: error: a thread used more than 256 KiB of stack" in done.stderr
     assert "kernel: overflow" in done.stderr
 
 

@@ -155,11 +155,11 @@ def test_the_contract_holds_with_any_number_of_threads(build: Build, threads: st
         ("empty-block", "a kernel was launched with blocks of 0 x 1 x 1"),
         (
             "large-block",
-            "a block has more than 1024 work-items\n  kernel: count\n  launch: grid 1 x 1 x 1, block 32 x 32 x 2",
+            "a block has more than 1024 threads\n  kernel: count\n  launch: grid 1 x 1 x 1, block 32 x 32 x 2",
         ),
         ("cluster", "a grid is not a multiple of its clusters\n  kernel: count"),
         ("cooperative", "cooperative launches are not supported on the CPU\n  kernel: count"),
-        ("kernel", "work-items of one block wait at different barriers\n  kernel: failing"),
+        ("kernel", "threads of one block wait at different barriers\n  kernel: failing"),
         (
             "stub",
             "count was called from host code, but this program contains no device code for a GPU",
@@ -211,8 +211,8 @@ def test_a_caller_handles_errors_and_goes_on(build: Build) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done
     reports = [part.splitlines() for part in done.stdout.split("mlir-offload: error: ")[1:]]
     assert [report[0] for report in reports] == [
-        "a block has more than 1024 work-items",
-        "work-items of one block wait at different barriers",
+        "a block has more than 1024 threads",
+        "threads of one block wait at different barriers",
         "count was called from host code, but this program contains no device code for a GPU of NVIDIA or AMD",
         "posix_memalign failed: ENOMEM (out of memory)",
     ]

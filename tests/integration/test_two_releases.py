@@ -73,7 +73,7 @@ def test_bitcode_is_linked_by_the_older_wrapper_with_every_kernel(
 
 @pytest.mark.llvm(22)
 @pytest.mark.llvm(19)
-def test_what_has_no_older_form_crosses_as_finished_code(
+def test_what_has_no_older_form_crosses_as_a_linked_device_image(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
     source, made = tmp_path / "k.mlir", tmp_path / "k.o"
@@ -81,7 +81,7 @@ def test_what_has_no_older_form_crosses_as_finished_code(
     pair = ("--llvm=22", "--for-clang=19", "--offload-arch=sm_90", "-c", source, "-o", made)
     said = compiled(mlir_offload, *pair)
     assert "'atomicrmw fmaximum' in @k has no form that LLVM 19 reads" in said
-    assert "finished code instead" in said
+    assert "a linked device image instead" in said
     (contents,) = read_objects(made)
     assert contents.images[0].content.head(4) == b"\x7fELF"
     refused = subprocess.run(
@@ -96,7 +96,7 @@ def test_what_has_no_older_form_crosses_as_finished_code(
 
 @pytest.mark.llvm(22)
 @pytest.mark.llvm(16)
-def test_assembly_that_wants_a_newer_ptx_crosses_as_finished_code(
+def test_assembly_that_wants_a_newer_ptx_crosses_as_a_linked_device_image(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
     source, made = (
@@ -106,7 +106,7 @@ def test_assembly_that_wants_a_newer_ptx_crosses_as_finished_code(
     pair = ("--llvm=22", "--for-clang=16", "--offload-arch=sm_90")
     said = compiled(mlir_offload, *pair, "-c", source, "-o", made)
     assert "requires PTX ISA .version 8.0 or later" in said
-    assert "finished code instead" in said
+    assert "a linked device image instead" in said
     compiled(mlir_offload, *pair, made, "-shared", "-o", tmp_path / "k.so")
 
 

@@ -13,7 +13,7 @@ from support.cuda_tools import cuda_root
 
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.packager import serialize_binary
-from mlir_offload.offload.host.annotate import HostKernel, annotate_host
+from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.link.dummy_image import (
     empty_image_command,
@@ -120,7 +120,7 @@ class LinkInputs:
         abi = load_abi(self.major)
         declared = "".join(f"declare void @use_{other}()\n" for other in calls)
         called = "".join(f"  call void @use_{other}()\n" for other in calls)
-        text = annotate_host(
+        text = embed_offload_data(
             f"{declared}define void @use_{name}() {{\n{called}  ret void\n}}\n",
             kernels=[HostKernel(kernel, ("ptr",)) for kernel in kernels],
             kinds=kinds,

@@ -2,7 +2,7 @@
 
 A kernel works on eight numbers of its own per thread. Between barriers no thread reads what another
 one writes, so that the threads of a block can be run one statement after the other. Kernels may reduce
-over the block or the subgroup too, and then a work-item of the CPU needs a stack of its own.
+over the block or the subgroup too, and then a thread of the CPU needs a stack of its own.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pytest
 
 from mlir_offload.offload.abi import load_abis
 from mlir_offload.offload.device.amdgpu_processor import check_processor, known_processors
-from mlir_offload.offload.host.annotate import HostKernel, annotate_host
+from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
 from mlir_offload.toolchain.amdgpu import (
     amdgpu_layout,
     check_features,
@@ -231,7 +231,7 @@ def test_libraries_and_llvm_without_a_common_version_are_refused(tmp_path: Path)
 @pytest.mark.parametrize("major", ["19", "22"])
 def test_kernels_of_a_hip_file_are_registered_by_their_handles(major: str) -> None:
     kernels = [HostKernel("k", ("ptr",)), HostKernel("taken", ())]
-    text = annotate_host(
+    text = embed_offload_data(
         '@taken = internal constant [1 x i8] c"\\00"\n',
         kernels=kernels,
         kinds=[Kind.CUDA, Kind.HIP],

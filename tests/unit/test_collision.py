@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.hostile import bit_flips, extreme_fields, spliced, survives
 
-from mlir_offload.offload.host.annotate import HostKernel, render_stub
+from mlir_offload.offload.host.embed import HostKernel, render_stub
 from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.offload.link.collision import (
     Collision,
@@ -27,9 +27,11 @@ from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 
 
 def contents(
-    name: str, *kernels: str, member: str = "", is_finished: bool = False
+    name: str, *kernels: str, member: str = "", is_device_linked: bool = False
 ) -> ObjectContents:
-    entries = tuple(HostEntry("cuda", kernel, 0, is_finished=is_finished) for kernel in kernels)
+    entries = tuple(
+        HostEntry("cuda", kernel, 0, is_device_linked=is_device_linked) for kernel in kernels
+    )
     return ObjectContents(
         Path(name),
         member,
@@ -64,7 +66,7 @@ def test_kernels_of_one_name_and_kind_collide_where_they_are_yet_to_be_linked() 
     objects = [
         contents("a.o", "k", "l"),
         contents("b.o", "l", "l"),
-        contents("c.o", "k", is_finished=True),
+        contents("c.o", "k", is_device_linked=True),
         contents("d.o", "m"),
         contents("e.a", "l", member="l.o"),
     ]

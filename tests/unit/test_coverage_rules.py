@@ -43,7 +43,7 @@ def test_members_of_a_library_that_is_taken_as_a_whole_count_as_objects() -> Non
 
 
 def test_shared_libraries_and_finished_objects_answer_for_themselves() -> None:
-    finished = HostEntry("cuda", "k", 0, is_finished=True)
+    finished = HostEntry("cuda", "k", 0, is_device_linked=True)
     expected = expected_kernels(
         [
             replace(contents("a.so", ("k",), (bitcode("sm_80"),)), is_relocatable=False),
@@ -149,7 +149,7 @@ def test_a_linked_file_without_its_images_has_unregistered_kernels(linked: Held)
 def test_an_object_that_is_still_to_be_linked_has_no_unregistered_kernel() -> None:
     item = contents("a.o", ("k",))
     assert unregistered_kernels(item) == ()
-    finished = replace(item, entries=(HostEntry("cuda", "k", 0, is_finished=True),))
+    finished = replace(item, entries=(HostEntry("cuda", "k", 0, is_device_linked=True),))
     assert unregistered_kernels(finished) == (("cuda", "k"),)
 
 
@@ -164,7 +164,7 @@ def test_a_kernel_of_an_object_linked_apart_is_not_that_of_the_others(
 ) -> None:
     held = [HeldImage("cuda", "sm_80", frozenset({"k"})), HeldImage("cuda", "sm_80", frozenset())]
     output = replace(contents("a.out", ("k",), array=ARRAY_22), is_relocatable=False)
-    own = HostEntry("cuda", "k", 0, section="llvm_offload_entries_1", is_finished=True)
+    own = HostEntry("cuda", "k", 0, section="llvm_offload_entries_1", is_device_linked=True)
     output = replace(output, entries=(*output.entries, own))
     monkeypatch.setattr(coverage, "read_objects", lambda _: (output,))
     monkeypatch.setattr(coverage, "loaded_images", lambda item: held if item is output else [])

@@ -73,9 +73,11 @@ def test_an_object_for_any_release_is_accepted_by_all_but_one() -> None:
 
 
 def test_an_object_that_is_already_linked_is_accepted() -> None:
-    entry = HostEntry("cuda", "k", 0, section="llvm_offload_entries_1a", fields=9, is_finished=True)
+    entry = HostEntry(
+        "cuda", "k", 0, section="llvm_offload_entries_1a", fields=9, is_device_linked=True
+    )
     finished = replace(ptx("sm_90", "k"), image_kind=ImageKind.CUBIN)
-    item = replace(contents("a.o"), entries=(entry,), finished_images=(finished,))
+    item = replace(contents("a.o"), entries=(entry,), linked_images=(finished,))
     assert check(item, major=22) == []
     assert check(item, major=16) == []
 

@@ -119,7 +119,7 @@ def test_a_call_makes_an_object_and_what_is_asked_for_besides(
     assert (entry["file"], entry["output"]) == ("scale.mlir", "scale.o")
     subjects = json.loads(Path(manifest).read_text())["subject"]
     assert [subject["name"] for subject in subjects] == ["scale.o"]
-    assert "step annotate" in said.err
+    assert "step embed" in said.err
 
 
 def test_a_bundle_is_made_without_the_tools_that_link_it(
@@ -160,7 +160,7 @@ def test_a_call_is_packed_with_what_led_to_its_failure(
     steps = [line.split()[:3] for line in texts["steps"].splitlines()]
     names = [words[2] if words[1] == "step" else words[0] for words in steps]
     # Each behind those that it needs: the host code behind the images in it.
-    assert names.index("nvptx-ir") < names.index("package") < names.index("annotate")
+    assert names.index("nvptx-ir") < names.index("package") < names.index("embed")
     assert names[-1] == "clang"
     # The README names what was left out.
     assert not [

@@ -12,7 +12,7 @@ from support.recorded import RecordedTools
 from mlir_offload.driver import cli
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.packager import serialize_binary
-from mlir_offload.offload.host.annotate import HostKernel, annotate_host
+from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
@@ -35,7 +35,7 @@ def make_object(name: str, kernels: Sequence[str], *, value: int = 1, major: int
     abi, code = load_abi(major), device_code(kernels, value)
     target = Target(Kind.CUDA, NVPTX_TRIPLE, "sm_90")
     images = [DeviceImage(target, code, image_kind_of(code))]
-    text = annotate_host(
+    text = embed_offload_data(
         f"define void @use_{Path(name).stem}() {{\n  ret void\n}}\n",
         kernels=[HostKernel(kernel, ("ptr",)) for kernel in kernels],
         kinds=[Kind.CUDA],

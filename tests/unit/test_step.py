@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import fields, replace
 
 from mlir_offload.driver import cli
-from mlir_offload.driver.step.annotate import DeviceGlobal
 from mlir_offload.driver.step.compiler_step import COMPILER_STEPS, CompilerStep, ImageStep
+from mlir_offload.driver.step.embed import DeviceGlobal
 from mlir_offload.driver.step.object_file import Replacement
 from mlir_offload.driver.step.parse import (
     STEPS,
@@ -84,6 +84,10 @@ def test_a_step_is_made_again_of_its_command_line(name: str, data: st.DataObject
     step: Step = data.draw(filled(find_step(name)))
     assert step.name == name
     assert parse_step(step.argv) == step
+
+
+def test_the_former_name_of_a_step_is_understood() -> None:
+    assert find_step("annotate") is find_step("embed")
 
 
 @pytest.mark.parametrize("name", COMPILER_STEPS)

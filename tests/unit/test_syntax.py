@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlir_offload.offload.abi import load_abis
-from mlir_offload.offload.host.annotate import HostKernel, annotate_host
+from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
 from mlir_offload.offload.host.module import kernel_signatures
 from mlir_offload.offload.ir_syntax import (
     LLVM_IR,
@@ -126,7 +126,7 @@ def filled(template: str, name: str, string: str) -> str:
 
 def annotated(text: str) -> str:
     kernels = [HostKernel("k", ("ptr",))]
-    return annotate_host(
+    return embed_offload_data(
         legalize_host_ir(text),
         kernels=kernels,
         kinds=[Kind.CUDA],

@@ -1,4 +1,4 @@
-"""Kernels for the CPU: work-items of a block as loops in one function."""
+"""Kernels for the CPU: threads of a block as loops in one function."""
 
 from mlir_offload.toolchain.lazy import load_on_use
 

@@ -21,10 +21,10 @@ from mlir_offload.translate.cpu.launch import (
     KERNEL_TYPE,
     KernelMode,
     fiber_definition,
-    item_name,
     launch_definition,
     rest_name,
     run_name,
+    thread_function_name,
 )
 from mlir_offload.translate.cpu.library import libm_attributes
 from mlir_offload.translate.cpu.region import has_barrier, split_at_barriers
@@ -57,7 +57,7 @@ _IDS_ARE_PURE = "nounwind willreturn speculatable memory(none)"
 
 
 class CpuKernel(Struct, frozen=True):
-    """A kernel of the image and how its work-items are run."""
+    """A kernel of the image and how its threads are run."""
 
     name: str
     mode: KernelMode
@@ -88,7 +88,7 @@ def prepared_text(
 
     Ids and barriers stay calls, for the collapse subgroup operations too; kernels are not to be removed.
     """
-    items = {item_name(kernel) for kernel in kernels}
+    items = {thread_function_name(kernel) for kernel in kernels}
     functions = (
         replace(
             function,
@@ -178,16 +178,16 @@ def _build_kernel(
     waiting: frozenset[str],
 ) -> _Built:
     collapsed = run_name(kernel.name) in functions
-    found = functions.get(item_name(kernel.name))
+    found = functions.get(thread_function_name(kernel.name))
     if collapsed and found is None:
         return _Built(CpuKernel(kernel.name, KernelMode.STRIPS))
-    item = _internal(functions[item_name(kernel.name)])
+    item = _internal(functions[thread_function_name(kernel.name)])
     debug = nodes.debug_of(item)
     waits_elsewhere = any(_mentions(item, name) for name in waiting)
     if kernel.mode is not KernelMode.FIBERS and not waits_elsewhere:
         region = split_at_barriers(item)
         if region is not None:
-            # One array for all work-items of a vector would be wrong.
+            # One array for all threads of a vector would be wrong.
             is_serial = region.has_shared_arrays or _calls_with_arrays(item, functions)
             marks = debug if is_serial else nodes.vector(debug)
             name = rest_name(kernel.name) if collapsed else run_name(kernel.name)
@@ -251,7 +251,7 @@ def _name_items(
     rewritten: RewrittenModule, kernels: frozenset[str], attributes: tuple[str, ...]
 ) -> tuple[Function, ...]:
     """Free the kernels' names for the exported functions; ask for everything to be inlined."""
-    renamed = {symbol(name): symbol(item_name(name)) for name in kernels}
+    renamed = {symbol(name): symbol(thread_function_name(name)) for name in kernels}
 
     def rename(line: str) -> str:
         if "@" not in line:
@@ -260,7 +260,7 @@ def _name_items(
 
     return tuple(
         Function(
-            item_name(function.name) if function.name in kernels else function.name,
+            thread_function_name(function.name) if function.name in kernels else function.name,
             _with_attributes(rename(function.head), attributes),
             tuple(rename(line) for line in function.body),
         )
@@ -315,7 +315,7 @@ def _shared_definitions(rewritten: RewrittenModule) -> Support:
         return ()
     found: list[tuple[str, str]] = []
     for name, field in (("mo.static_shared", 5), ("mo.dynamic_shared", 6)):
-        address = f"%p = getelementptr inbounds %mo.item, ptr %c, i32 0, i32 {field}"
+        address = f"%p = getelementptr inbounds %mo.thread, ptr %c, i32 0, i32 {field}"
         lines = (address, "%v = load ptr, ptr %p, align 8", "ret ptr %v")
         found.append((name, define(name, "ptr", "", *lines)))
     return tuple(found)

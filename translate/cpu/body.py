@@ -52,9 +52,9 @@ class RegionBody:
         cases = " ".join(f"i32 {n}, label %mo.resume{n}" for n in self._entrances if n)
         lines = [
             "mo.enter:",
-            "  %mo.memory.at = getelementptr inbounds %mo.item, ptr %mo.c, i32 0, i32 7",
+            "  %mo.memory.at = getelementptr inbounds %mo.thread, ptr %mo.c, i32 0, i32 7",
             "  %mo.memory = load ptr, ptr %mo.memory.at, align 8",
-            "  %mo.linear.at = getelementptr inbounds %mo.item, ptr %mo.c, i32 0, i32 1",
+            "  %mo.linear.at = getelementptr inbounds %mo.thread, ptr %mo.c, i32 0, i32 1",
             "  %mo.linear = load i32, ptr %mo.linear.at, align 4",
             "  %mo.index = zext i32 %mo.linear to i64",
             *(f"  {_variable(slot)} = alloca {slot.type}" for slot in self._slots.values()),

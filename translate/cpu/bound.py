@@ -1,6 +1,6 @@
 """Kernels with many barriers: further ones keep each region from reaching all that follow.
 
-A barrier may be added where every work-item comes by exactly once.
+A barrier may be added where every thread comes by exactly once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import accumulate
 from mlir_offload.translate.cpu.kernel import BARRIER
 from mlir_offload.translate.cpu.values import Block, opcode
 
-# A kernel with fewer barriers is split at these alone: each costs a pass over the work-items.
+# A kernel with fewer barriers is split at these alone: each costs a pass over the threads.
 _FEW = 16
 _MOST_BEFORE_ONE = 8
 

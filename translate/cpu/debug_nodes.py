@@ -42,7 +42,7 @@ class DebugNodes:
         return f"!{number}"
 
     def vector(self, debug: Metadata) -> Metadata:
-        """Promise that the work-items of a block do not depend on each other."""
+        """Promise that the threads of a block do not depend on each other."""
         return replace(debug, access_group=self._group, loop=self._loop)
 
     def debug_of(self, item: Function) -> Metadata:

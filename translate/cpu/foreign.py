@@ -1,8 +1,8 @@
 """Device functions of one file that kernels of another call on the CPU: their names, and who may wait.
 
-A function of another file is called with the context of the work-item, as every device function is.
-One that waits for other work-items is found by another name than one that does not: a caller has to
-know, because work-items that wait need a stack each. It knows by `convergent`, as LLVM does.
+A function of another file is called with the context of the thread, as every device function is.
+One that waits for other threads is found by another name than one that does not: a caller has to
+know, because threads that wait need a stack each. It knows by `convergent`, as LLVM does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NVVM intrinsics as LLVM IR for one work-item of the CPU."""
+"""NVVM intrinsics as LLVM IR for one thread of the CPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PREFIX = "llvm.nvvm."
 _REGISTER = ir_pattern("read.ptx.sreg.`register:some``(`.`axis:x|y|z``)?`")
 _APPROXIMATE = ir_pattern("`function:word``.approx|.rn?``.ftz?`.`type:f|d`")
 ITEM_TYPE = (
-    "%mo.item = type { [3 x i32], i32, [3 x i32], [3 x i32], [3 x i32], ptr, ptr, ptr, ptr }"
+    "%mo.thread = type { [3 x i32], i32, [3 x i32], [3 x i32], [3 x i32], ptr, ptr, ptr, ptr }"
 )
 _FIELDS = {"tid": 0, "ntid": 2, "ctaid": 3, "nctaid": 4}
 RUNTIME_DECLARATIONS = """\
@@ -78,7 +78,7 @@ def _special_register(name: str) -> Replacement | None:
                 target,
                 "i32",
                 "",
-                f"%p = getelementptr inbounds %mo.item, ptr %c, {place}",
+                f"%p = getelementptr inbounds %mo.thread, ptr %c, {place}",
                 "%v = load i32, ptr %p, align 4",
                 "ret i32 %v",
             ),
@@ -111,7 +111,7 @@ _CLOCKS = {
     "globaltimer": ("i64", "%t = call i64 @mo_cpu_nanoseconds()", "ret i64 %t"),
 }
 _LOAD_LINEAR = (
-    "%p = getelementptr inbounds %mo.item, ptr %c, i32 0, i32 1",
+    "%p = getelementptr inbounds %mo.thread, ptr %c, i32 0, i32 1",
     "%n = load i32, ptr %p, align 4",
     "%l = and i32 %n, 31",
 )
@@ -119,9 +119,9 @@ _LANE_REGISTERS = {
     "laneid": ("ret i32 %l",),
     "warpid": ("%w = lshr i32 %n, 5", "ret i32 %w"),
     "nwarpid": (
-        "%px = getelementptr inbounds %mo.item, ptr %c, i32 0, i32 2, i32 0",
-        "%py = getelementptr inbounds %mo.item, ptr %c, i32 0, i32 2, i32 1",
-        "%pz = getelementptr inbounds %mo.item, ptr %c, i32 0, i32 2, i32 2",
+        "%px = getelementptr inbounds %mo.thread, ptr %c, i32 0, i32 2, i32 0",
+        "%py = getelementptr inbounds %mo.thread, ptr %c, i32 0, i32 2, i32 1",
+        "%pz = getelementptr inbounds %mo.thread, ptr %c, i32 0, i32 2, i32 2",
         "%x = load i32, ptr %px, align 4",
         "%y = load i32, ptr %py, align 4",
         "%z = load i32, ptr %pz, align 4",

@@ -14,7 +14,7 @@ from mlir_offload.translate.cpu.variant import Variant, leaves_of
 
 BARRIER = ir_pattern("call void @mo.barrier(")
 FAILURE = ir_pattern("call void @mo_cpu_`name:assertfail|note_failure``arguments:(`(`rest`)`)`")
-"""A failed assertion: ends the program; in the kernel itself noted, and its work-item leaves the kernel."""
+"""A failed assertion: ends the program; in the kernel itself noted, and its thread leaves the kernel."""
 END = 0
 
 
@@ -39,7 +39,7 @@ class Entrance(Struct, frozen=True):
 
     @property
     def has_choice(self) -> bool:
-        """Say whether each work-item must tell where it goes."""
+        """Say whether each thread must tell where it goes."""
         return any(len(leaf.region.exits) > 1 for leaf in leaves_of(self.variant))
 
     @property
@@ -54,7 +54,7 @@ class RegionKernel(Struct, frozen=True):
     The function takes the context, the number of the entrance, the kernel's arguments, the uniform
     values of the entrance in their `passed` parameters, whether to leave the number of the next
     entrance at `next_offset`, and for each of the parameters of `conditions` whether it is known and
-    what it is. Uniform values `in_memory` are left there by each work-item; the code around the function computes the others itself. It `can_fail` with assertions.
+    what it is. Uniform values `in_memory` are left there by each thread; the code around the function computes the others itself. It `can_fail` with assertions.
     """
 
     function: Function

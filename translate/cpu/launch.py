@@ -1,4 +1,4 @@
-"""The code around a kernel: its launch function, its arguments, the context of a work-item."""
+"""The code around a kernel: its launch function, its arguments, the context of a thread."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ KERNEL_TYPE = "%mo.kernel = type { ptr, ptr, ptr, i64, i64 }"
 _FIBERS = "mo_cpu_run_fibers"
 _AXES = "xyz"
 _BLOCK_DIM = 2
-# Fields of %mo.item that all work-items of a block share.
+# Fields of %mo.thread that all threads of a block share.
 _TRIPLES = ((_BLOCK_DIM, "block_dim"), (3, "block_id"), (4, "grid_dim"))
 _POINTERS = ((5, "static"), (6, "dynamic"), (7, "state"), (8, "group"))
 
 
 class KernelMode(Enum):
-    """How the work-items of a block are run."""
+    """How the threads of a block are run."""
 
     LOOPS = "loops"
     REGIONS = "regions"
@@ -41,8 +41,8 @@ class Metadata(Struct, frozen=True):
     lines: Mapping[str, str] = field(default_factory=dict)
 
 
-def item_name(kernel: str) -> str:
-    """Return the name of the function that one work-item runs."""
+def thread_function_name(kernel: str) -> str:
+    """Return the name of the function that one thread runs."""
     return f"{kernel}.item"
 
 
@@ -82,7 +82,7 @@ def runs_fibers(module: bytes) -> bool:
 
 
 def fiber_definition(kernel: str, item: Function, metadata: Metadata) -> str:
-    """Return mo_kernel.run for a kernel whose work-items are fibers: one work-item."""
+    """Return mo_kernel.run for a kernel whose threads are fibers: one thread."""
     loads, arguments = load_arguments(item.parameters[1:])
     call = f"  call void {symbol(item.name)}({', '.join(('ptr %item', *arguments))}){metadata.location}"
     head = run_head(run_name(kernel), "%item", metadata)
@@ -112,8 +112,8 @@ def load_arguments(parameters: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[
 
 
 def copy_block() -> tuple[str, ...]:
-    """Return the allocation of the work-item's context, filled with what the block shares."""
-    lines = ["  %item = alloca %mo.item, align 8"]
+    """Return the allocation of the thread's context, filled with what the block shares."""
+    lines = ["  %item = alloca %mo.thread, align 8"]
     for number, name in _TRIPLES:
         for axis in range(3):
             # Sizes of 1 to 1024 let 32-bit ids be widened without a check for overflow.
@@ -126,18 +126,18 @@ def copy_block() -> tuple[str, ...]:
 
 def _copy(name: str, type_: str, place: str, suffix: str) -> list[str]:
     return [
-        f"  %{name}.from = getelementptr inbounds %mo.item, ptr %block, i32 0, {place}",
+        f"  %{name}.from = getelementptr inbounds %mo.thread, ptr %block, i32 0, {place}",
         f"  %{name} = load {type_}, ptr %{name}.from, align {4 if type_ == 'i32' else 8}{suffix}",
     ]
 
 
-def fill_item(prefix: str, loop: str) -> tuple[str, ...]:
-    """Return the stores that fill `%item` for one work-item, innermost so that SROA dissolves it."""
+def fill_thread_context(prefix: str, loop: str) -> tuple[str, ...]:
+    """Return the stores that fill `%item` for one thread, innermost so that SROA dissolves it."""
     lines: list[str] = []
 
     def store(place: str, type_: str, value: str) -> None:
         slot = f"%{prefix}.slot{len(lines) // 2}"
-        lines.append(f"  {slot} = getelementptr inbounds %mo.item, ptr %item, i32 0, {place}")
+        lines.append(f"  {slot} = getelementptr inbounds %mo.thread, ptr %item, i32 0, {place}")
         lines.append(f"  store {type_} {value}, ptr {slot}, align {4 if type_ == 'i32' else 8}")
 
     for axis in range(3):

@@ -1,7 +1,7 @@
 """Device code for the CPU: NVVM IR text in, an ELF object that exports the kernels out.
 
 The steps, each text to text or files to files:
-1. `cpu_device_ir`: work-item context in place of NVVM intrinsics, code around each kernel.
+1. `cpu_device_ir`: thread context in place of NVVM intrinsics, code around each kernel.
 2. Only where `CpuDeviceSource.needs_prepare`: `cpu_collapse_command`, with an installed libLLVM, or
    `cpu_prepare_command`; then `finish_cpu_ir`, which splits the kernels with barriers that are left
    into regions between barriers.
@@ -86,9 +86,9 @@ def cpu_device_ir(  # noqa: PLR0913 (what is known of a module, and how it is to
 
     `attributes` go to every device function (`sanitize_address`, for example: the compiler adds
     it only where it compiles a source language). `for_collapse` prepares kernels for
-    `cpu_collapse_command`. `fibers_only` runs each work-item on a stack of its
+    `cpu_collapse_command`. `fibers_only` runs each thread on a stack of its
     own, slow and without assumptions: what the other modes must agree with. `library` are functions
-    of bitcode that is linked in, which know nothing of work-items. With `keeps_functions` other files
+    of bitcode that is linked in, which know nothing of threads. With `keeps_functions` other files
     call those that are public, and define those that are declared. Raises SourceError at operations that the CPU
     does not have and for kernels that the module does not define.
     """

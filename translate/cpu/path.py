@@ -49,7 +49,7 @@ class Region:
     """Code that runs from an entrance to the next barriers, with some conditions taken as known.
 
     `brought` maps values that come from behind the entrance to the text that represents them, None
-    where each work-item has its own.
+    where each thread has its own.
     """
 
     def __init__(

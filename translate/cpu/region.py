@@ -1,9 +1,9 @@
 """Kernels split at barriers: one function that can be entered behind each of them.
 
-All work-items of a block run the code up to the next barrier, one after the other, before any goes
+All threads of a block run the code up to the next barrier, one after the other, before any goes
 on. What lives across a barrier is computed again where it follows from arguments and ids alone;
-the rest waits in memory, an array over the work-items for each value, so that the loop over the
-work-items is one that the compiler vectorises.
+the rest waits in memory, an array over the threads for each value, so that the loop over the
+threads is one that the compiler vectorises.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def has_barrier(function: Function) -> bool:
 def split_at_barriers(function: Function) -> RegionKernel | None:
     """Split the kernel; None where only fibers can run it.
 
-    That is where some work-items of a block end before a barrier at which the others wait, and
+    That is where some threads of a block end before a barrier at which the others wait, and
     where memory is allocated in a loop and barriers are met.
 
-    Private arrays get a place per work-item. One that is allocated in a loop cannot have it; a
-    kernel without barriers may keep it, but then its work-items must run one after the other.
+    Private arrays get a place per thread. One that is allocated in a loop cannot have it; a
+    kernel without barriers may keep it, but then its threads must run one after the other.
     """
     blocks = _cut(with_bounded_regions(parse_blocks(function)))
     state = _State()
@@ -117,7 +117,7 @@ def split_at_barriers(function: Function) -> RegionKernel | None:
 
 
 def _parameters(function: Function, passed: Sequence[str], conditions: int) -> tuple[str, ...]:
-    """Return the parameters of the kernel, with where to go on and what all work-items share."""
+    """Return the parameters of the kernel, with where to go on and what all threads share."""
     return (
         *(function.parameters[0], "i32 %mo.entrance"),
         *function.parameters[1:],
@@ -159,7 +159,7 @@ def _in_memory(entrances: tuple[Entrance, ...]) -> frozenset[str]:
 
 
 class _State:
-    """Arrays over the work-items, one behind the other."""
+    """Arrays over the threads, one behind the other."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
@@ -218,7 +218,7 @@ def _rename_incoming(line: str, labels: dict[str, str]) -> str:
 
 
 def _place_private(blocks: list[Block], state: _State) -> tuple[str, ...] | None:
-    """Give each private array a place per work-item; return the instructions that find it."""
+    """Give each private array a place per thread; return the instructions that find it."""
     lines: list[str] = []
     has_arrays = any(opcode(line) == "alloca" for block in blocks for line in block.lines)
     in_loops = _labels_in_loops(blocks) if has_arrays else set()

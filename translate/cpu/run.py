@@ -1,4 +1,4 @@
-"""The function that runs a block: for each entrance of the kernel, loops over rows of work-items."""
+"""The function that runs a block: for each entrance of the kernel, loops over rows of threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlir_offload.translate.cpu.kernel import (
 from mlir_offload.translate.cpu.launch import (
     Metadata,
     copy_block,
-    fill_item,
+    fill_thread_context,
     load_arguments,
     run_head,
 )
@@ -125,7 +125,7 @@ class _Writer:
         return tuple(f'  call void asm sideeffect "nop", ""(){location}' for location in new)
 
     def _stop_if_failed(self, prefix: str) -> tuple[str, ...]:
-        """End the block after a failed assertion, when all its work-items have come to the barrier."""
+        """End the block after a failed assertion, when all its threads have come to the barrier."""
         if not self._region.can_fail:
             return ()
         p = f"{prefix}.failed"
@@ -163,7 +163,7 @@ class _Writer:
         )
 
     def _cut(self, cut: Cut, q: str, ranges: Ranges, done: str) -> tuple[str, ...]:
-        """First the work-items for which the comparison holds, then the others of the row."""
+        """First the threads for which the comparison holds, then the others of the row."""
         lines, holds, others = cut_ranges(cut, q, self._loop)
         first, second = (cut.other, cut.then) if cut.is_negated else (cut.then, cut.other)
         first_lines, first_ranges = intersect(ranges, holds, f"{q}t")
@@ -210,7 +210,7 @@ class _Writer:
             f"{q}.body:",
             f"  %{q}.x = phi i32 [ {low}, %{q}.pre ], [ %{q}.x.next, %{q}.body ]",
             f"  %{q}.linear = add nuw nsw i32 %{self._loop}.first, %{q}.x",
-            *fill_item(q, self._loop),
+            *fill_thread_context(q, self._loop),
             self._call(leaf.region),
             f"  %{q}.x.next = add nuw nsw i32 %{q}.x, 1",
             f"  %{q}.x.more = icmp ult i32 %{q}.x.next, {high}",
@@ -239,7 +239,7 @@ class _Writer:
         return f"  call void {symbol(region.function.name)}({', '.join(operands)}){marks}"
 
     def _leave(self, known: Region, q: str, ends: tuple[str, str]) -> list[str]:
-        """Keep what the work-items share at the next entrance, and which one it is."""
+        """Keep what the threads share at the next entrance, and which one it is."""
         lines: list[str] = []
         for slot, places in uniform_exits(self._region.entrances, known).items():
             if slot.value in self._region.in_memory:
@@ -261,7 +261,7 @@ class _Writer:
         return lines
 
     def _agreed_entrance(self, name: str, ends: tuple[str, str], lines: list[str]) -> str:
-        """Ask the runtime where all work-items of the row go; it ends the program if not to one."""
+        """Ask the runtime where all threads of the row go; it ends the program if not to one."""
         low, high = ends
         offset = self._region.next_offset
         address = self._address_of_first("i32", offset, f"%{name}", low, lines)
@@ -276,7 +276,7 @@ class _Writer:
     def _address_of_first(
         self, type_: str, offset: int, name: str, low: str, lines: list[str]
     ) -> str:
-        """Return where the first work-item of the range left a value."""
+        """Return where the first thread of the range left a value."""
         lines += [
             f"  {name}.at = getelementptr inbounds i8, ptr %state, i64 {offset}",
             f"  {name}.n = add nuw nsw i32 %{self._loop}.first, {low}",

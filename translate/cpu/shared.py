@@ -1,4 +1,4 @@
-"""Shared memory of a block: globals of address space 3 become offsets from the work-item's context.
+"""Shared memory of a block: globals of address space 3 become offsets from the thread's context.
 
 A thread runs one block at a time and hands each block its own memory, so that a global variable
 cannot stand for it. Thread-local storage could, but its address calls in loops stop the vectoriser.

@@ -1,7 +1,7 @@
 """What code between two barriers computes from arguments and ids alone, ready to be written elsewhere.
 
 A slice is a chain of pure instructions. The code around a kernel evaluates slices once for a row of
-work-items: conditions, to run the row without masks, and values that all work-items share.
+threads: conditions, to run the row without masks, and values that all threads share.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _READ_X = "@mo.read.ptx.sreg.tid.x("
 
 
 class Slice(Struct, frozen=True):
-    """Instructions in order, then the operand that holds the result; `X` is the work-item's x.
+    """Instructions in order, then the operand that holds the result; `X` is the thread's x.
 
-    `needs_row`: it takes the work-item's y or z.
+    `needs_row`: it takes the thread's y or z.
     """
 
     lines: tuple[str, ...]
@@ -132,7 +132,7 @@ def without_metadata(text: str) -> str:
 
 
 def depends_on_x(region: Region, value: str, place: Place) -> bool:
-    """Say whether the operand differs between the work-items of a row, or may."""
+    """Say whether the operand differs between the threads of a row, or may."""
     found = SliceWriter(region).slice(value, [place])
     return found is None or found.needs_x
 

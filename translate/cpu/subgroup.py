@@ -1,4 +1,4 @@
-"""Operations in which work-items of a warp or of a block take part together."""
+"""Operations in which threads of a warp or of a block take part together."""
 
 from __future__ import annotations
 

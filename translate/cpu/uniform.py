@@ -1,4 +1,4 @@
-"""Which values are the same for all work-items of a block, and which can be computed anywhere.
+"""Which values are the same for all threads of a block, and which can be computed anywhere.
 
 Both analyses err on the safe side.
 """
@@ -68,10 +68,10 @@ def is_pure(line: str) -> bool:
 
 
 def find_uniform(blocks: list[Block], arguments: frozenset[str]) -> frozenset[str]:
-    """Return the values that are the same for all work-items of a block.
+    """Return the values that are the same for all threads of a block.
 
     A phi is uniform only where no divergent branch chooses between its operands; what a loop
-    defines is not where work-items may leave the loop at different turns.
+    defines is not where threads may leave the loop at different turns.
     """
     defined = {name for block in blocks for line in block.lines if (name := defined_name(line))}
     uniform = set(defined) | arguments

@@ -1,6 +1,6 @@
-"""Rows of work-items cut where a condition changes, so that each piece runs without masks.
+"""Rows of threads cut where a condition changes, so that each piece runs without masks.
 
-`if (i < n)` with i = base + x holds for a first part of a row and for no other work-item; conditions
+`if (i < n)` with i = base + x holds for a first part of a row and for no other thread; conditions
 that the whole block shares are decided before the row. What is left are plain loops.
 """
 
@@ -24,7 +24,7 @@ _MOST_COPIED_BLOCKS = 120
 
 
 class Leaf(Struct, frozen=True):
-    """Run the work-items with what is known."""
+    """Run the threads with what is known."""
 
     region: Region
 
@@ -40,7 +40,7 @@ class Choice(Struct, frozen=True):
 
 
 class Cut(Struct, frozen=True):
-    """A comparison that holds for some work-items of the row.
+    """A comparison that holds for some threads of the row.
 
     `first` is x plus what the row shares; the predicate is `ult`, `ule` or `eq`, after both sides
     were moved by half the range if `is_signed`. `then` is for where it holds, or, if `is_negated`,
@@ -112,7 +112,7 @@ def _comparison_of(region: Region, condition: str) -> tuple[Comparison, bool, bo
 
 
 def parts_ways(variant: Variant) -> bool:
-    """Say whether some work-items of a block end, or wait at another barrier, for a known reason."""
+    """Say whether some threads of a block end, or wait at another barrier, for a known reason."""
     if isinstance(variant, Leaf):
         return False
     if parts_ways(variant.then) or parts_ways(variant.other):
@@ -150,7 +150,7 @@ def cut_ranges(cut: Cut, prefix: str, loop: str) -> tuple[tuple[str, ...], Range
     """Return instructions, and the ranges in which the comparison holds and does not.
 
     Exact for all operands: from x = 0 on the left side grows by one, and may start again at zero
-    (`%w` work-items come before that).
+    (`%w` threads come before that).
     """
     place = [cut.region.place_of(cut.condition)]
     left = SliceWriter(cut.region, f"{prefix}.s", loop, "0").slice(cut.comparison.first, place)

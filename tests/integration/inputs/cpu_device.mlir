@@ -1,4 +1,4 @@
-// Kernels whose work-items meet at barriers, in loops, and in subgroups.
+// Kernels whose threads meet at barriers, in loops, and in subgroups.
 module attributes {gpu.container_module} {
   gpu.module @device {
     // Inclusive scan of a block after Hillis and Steele: the distance doubles from turn to turn.
@@ -38,7 +38,7 @@ module attributes {gpu.container_module} {
       gpu.return
     }
 
-    // Turns until no work-item of the block has changed anything: the condition comes from memory.
+    // Turns until no thread of the block has changed anything: the condition comes from memory.
     gpu.func @settle(%data: memref<?xi32>, %turns: memref<?xi32>)
         workgroup(%flag: memref<1xi32, #gpu.address_space<workgroup>>,
                   %copy: memref<1024xi32, #gpu.address_space<workgroup>>) kernel {

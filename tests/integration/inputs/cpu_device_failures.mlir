@@ -1,4 +1,4 @@
-// Kernels that do not come to their end, or not all work-items of a block do.
+// Kernels that do not come to their end, or not all threads of a block do.
 module attributes {gpu.container_module} {
   gpu.module @device {
     gpu.func @asserts(%data: memref<?xi32>) kernel {
@@ -10,7 +10,7 @@ module attributes {gpu.container_module} {
       gpu.return
     }
 
-    // Whether a work-item waits depends on what it has loaded.
+    // Whether a thread waits depends on what it has loaded.
     gpu.func @parts(%data: memref<?xi32>) kernel {
       %t = gpu.thread_id x
       %own = memref.load %data[%t] : memref<?xi32>
@@ -53,7 +53,7 @@ module attributes {gpu.container_module} {
       gpu.return
     }
 
-    // Each work-item is a fiber; the others of its subgroup go on without it.
+    // Each thread is a fiber; the others of its subgroup go on without it.
     gpu.func @votes(%data: memref<?xi32>) kernel {
       %t = gpu.thread_id x
       %own = memref.load %data[%t] : memref<?xi32>

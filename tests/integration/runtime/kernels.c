@@ -62,7 +62,7 @@ void slow(const mo_launch *launch, void **params) {
 
 void failing(const mo_launch *launch, void **params) {
   (void)params;
-  launch->fail("failing", "work-items of one block wait at different barriers");
+  launch->fail("failing", "threads of one block wait at different barriers");
 }
 
 static int calls; /* one per loaded image */

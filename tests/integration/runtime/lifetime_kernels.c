@@ -14,13 +14,13 @@ __attribute__((constructor)) static void load(void) {
 __attribute__((weak)) void block_is_running(void);
 
 /* result[0] = MARK */
-static void run_mark(mo_item *item, void **params) {
+static void run_mark(mo_thread_context *item, void **params) {
   (void)item;
   **(int **)params[0] = MARK;
 }
 
-/* The work-items of a block meet once: sum[block] = their number. */
-static void run_meet(mo_item *item, void **params) {
+/* The threads of a block meet once: sum[block] = their number. */
+static void run_meet(mo_thread_context *item, void **params) {
   int *sum = *(int **)params[0];
   uint32_t block = item->block_id[0];
   __atomic_fetch_add(&sum[block], 1, __ATOMIC_RELAXED);
@@ -32,7 +32,7 @@ static void run_meet(mo_item *item, void **params) {
 }
 
 /* Says that it runs, and runs until it is asked to end. */
-static void run_hold(mo_item *item, void **params) {
+static void run_hold(mo_thread_context *item, void **params) {
   int *flags = *(int **)params[0];
   (void)item;
   __atomic_store_n(&flags[0], 1, __ATOMIC_RELEASE);
@@ -40,14 +40,14 @@ static void run_hold(mo_item *item, void **params) {
     ;
 }
 
-/* Uses more stack than a work-item has, without a step that is larger than a page. */
-__attribute__((noinline)) static int descend(mo_item *item, int depth) {
+/* Uses more stack than a thread has, without a step that is larger than a page. */
+__attribute__((noinline)) static int descend(mo_thread_context *item, int depth) {
   volatile char frame[1024];
   memset((char *)frame, depth, sizeof frame);
   int below = depth ? descend(item, depth - 1) : 0;
   return below + frame[depth % 1024];
 }
-static void run_overflow(mo_item *item, void **params) {
+static void run_overflow(mo_thread_context *item, void **params) {
   if (item->linear == 1)
     **(int **)params[0] = descend(item, 300);
   mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0);

@@ -1,10 +1,10 @@
-/* Kernels for the CPU as the compiler makes them: one without barriers, one with work-items as fibers. */
+/* Kernels for the CPU as the compiler makes them: one without barriers, one with threads as fibers. */
 #include "cpu_device.h"
 
 enum { ITEMS = 8 };
 
 /* data[block] += 1, after longer than it takes to wake a thread. */
-static void run_bump(mo_item *item, void **params) {
+static void run_bump(mo_thread_context *item, void **params) {
   int *data = *(int **)params[0];
   volatile unsigned sum = 0;
   for (unsigned i = 0; i < 2000; ++i)
@@ -12,8 +12,8 @@ static void run_bump(mo_item *item, void **params) {
   data[item->block_id[0]] += 1;
 }
 
-/* data[block] += the numbers of the work-items, each of which reads what its neighbour wrote. */
-static void run_meet(mo_item *item, void **params) {
+/* data[block] += the numbers of the threads, each of which reads what its neighbour wrote. */
+static void run_meet(mo_thread_context *item, void **params) {
   int *data = *(int **)params[0], *shared = (int *)item->static_shared;
   shared[item->linear] = (int)item->linear;
   mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0);

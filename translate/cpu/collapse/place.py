@@ -8,7 +8,7 @@ from mlir_offload.translate.cpu.collapse.frame import Frame
 from mlir_offload.translate.cpu.collapse.piece import CannotCollapseError
 from mlir_offload.translate.cpu.collapse.shape import Geometry
 
-# Offsets of mo_item in offload/runtime/cpu_device.h.
+# Offsets of mo_thread_context in offload/runtime/cpu_device.h.
 _TRIPLES = {"ntid": 16, "ctaid": 28, "nctaid": 40}
 _LINEAR, _STATIC, _DYNAMIC, _ITEM_BYTES = 12, 56, 64, 88
 _AXES = "xyz"
@@ -20,7 +20,7 @@ class BlockPlace:
     """What all threads of a block share, loaded where the function begins."""
 
     def __init__(self, frame: Frame, block: Value) -> None:
-        """Load the fields of the block's mo_item."""
+        """Load the fields of the block's mo_thread_context."""
         self._frame = frame
         self.block = block
         self.registers = {

@@ -1,4 +1,4 @@
-"""Annotate a host module: embed the device images, register the kernels, resolve the launches.
+"""Embed offload data in a host module: put in the device images, register the kernels, resolve the launches.
 
 mlir-translate loads a binary for each `gpu.module`: when the program starts (LLVM 20 and newer), or at each
 launch. Nothing of that is left: each launch names the address of its kernel, which is that of a host function, its
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.offload.host import finished_code, mangling
+from mlir_offload.offload.host import linked_image, mangling
 from mlir_offload.offload.host.entry import OffloadEntry, register_entries
 from mlir_offload.offload.host.module import (
     escape_blob,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mlir_offload.offload.abi import OffloadAbi
-    from mlir_offload.offload.host.finished_code import FinishedCode
+    from mlir_offload.offload.host.linked_image import LinkedDeviceImage
 
 _GET_FUNCTION = ir_pattern(
     "call ptr @mgpuModuleGetFunction(ptr `words``operand`, ptr `words``name:operand`)"
@@ -249,7 +249,7 @@ def _pack_argument(index: int, kind: str) -> list[str]:
     ]
 
 
-def annotate_host(  # noqa: PLR0913 (the parts of one module)
+def embed_offload_data(  # noqa: PLR0913 (the parts of one module)
     ll_text: str,
     *,
     kernels: Sequence[HostKernel],
@@ -258,14 +258,14 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
     abis: Sequence[OffloadAbi],
     variables: Sequence[OffloadEntry] = (),
     declared: Sequence[str] = (),
-    finished: Sequence[FinishedCode] = (),
+    linked_images: Sequence[LinkedDeviceImage] = (),
     location: str = "",
 ) -> str:
     """Return the host module with stubs, entries of each kind, and the offload binary inside.
 
     A kernel has one address for all kinds, that of its stub or handle. `variables` are the entries of device
     globals; the module holds their shadows. `declared` are kernels that another file defines, and
-    registers. `finished` is code that is linked already; nothing else registers its kernels. Raises
+    registers. `linked_images` are code that is linked already; nothing else registers its kernels. Raises
     SourceError where a launch names a kernel that is in none of these.
     """
     addresses = {kernel: _foreign_address(kernel, kinds, location) for kernel in declared}
@@ -284,7 +284,7 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
         # Else LLVM gives a stub the name of its alias, and what refers to the stub refers to that.
         aliased = dict.fromkeys(name for k in own for name in (k.stub, k.address(kinds)))
         text = extend_used_list(text, "llvm.compiler.used", list(aliased))
-    done = {(code.kind, kernel) for code in finished for kernel in code.kernels}
+    done = {(code.kind, kernel) for code in linked_images for kernel in code.kernels}
     entries = [
         OffloadEntry(kind, kernel.symbol, kernel.address(kinds), is_local=True)
         for kind in kinds
@@ -293,8 +293,8 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
     ]
     if entries or variables:
         text = register_entries(text, (*entries, *variables), abis)
-    if finished:
-        text = finished_code.register_finished(text, finished, addresses, abis[0])
+    if linked_images:
+        text = linked_image.register_linked_images(text, linked_images, addresses, abis[0])
     return embed_binary(text, binary) if binary else text
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SUFFIX_DIGITS = 16
 
 
-class FinishedCode(Struct, frozen=True):
+class LinkedDeviceImage(Struct, frozen=True):
     """Linked code of a kind, as its runtime loads it (a fat binary, a bundle), and its kernels."""
 
     kind: Kind
@@ -63,8 +63,8 @@ define internal void @{name}.unregister() {{
 _CONSTRUCTORS = ".init_array.101"
 
 
-def register_finished(
-    text: str, codes: Sequence[FinishedCode], addresses: Mapping[str, str], abi: OffloadAbi
+def register_linked_images(
+    text: str, codes: Sequence[LinkedDeviceImage], addresses: Mapping[str, str], abi: OffloadAbi
 ) -> str:
     """Return the host module with the code inside, registered when the program starts.
 
@@ -74,7 +74,7 @@ def register_finished(
         return text
     known = global_symbols(text)
     for number, code in enumerate(codes):
-        name = f"__mo_finished.{number}"
+        name = f"__mo_linked_image.{number}"
         text += _registration(name, code, addresses)
         entries, symbols = _entries(name, code, addresses, abi)
         text = extend_used_list(text + entries, "llvm.used", (f"{name}.start", *symbols))
@@ -94,7 +94,7 @@ def _runtime_of(kind: Kind) -> LinkedCodeRuntime:
     return runtime
 
 
-def _registration(name: str, code: FinishedCode, addresses: Mapping[str, str]) -> str:
+def _registration(name: str, code: LinkedDeviceImage, addresses: Mapping[str, str]) -> str:
     runtime = _runtime_of(code.kind)
     names, calls = [], []
     for number, kernel in enumerate(code.kernels):
@@ -126,7 +126,7 @@ def _registration(name: str, code: FinishedCode, addresses: Mapping[str, str]) -
 
 
 def _entries(
-    name: str, code: FinishedCode, addresses: Mapping[str, str], abi: OffloadAbi
+    name: str, code: LinkedDeviceImage, addresses: Mapping[str, str], abi: OffloadAbi
 ) -> tuple[str, list[str]]:
     """Return the entries, and their symbols: in a section that has the digest of the code."""
     digest = sha256("\0".join(code.kernels).encode(errors="surrogateescape"))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.host.annotate import (
+from mlir_offload.offload.host.embed import (
     HostKernel,
-    annotate_host,
+    embed_offload_data,
     render_stub,
     resolve_launches,
 )
@@ -38,7 +38,7 @@ def host_kernels(major: int) -> list[HostKernel]:
 
 
 def annotated(major: int, *kinds: Kind, host: str = "") -> str:
-    return annotate_host(
+    return embed_offload_data(
         host or lowered("host", major),
         kernels=host_kernels(major),
         kinds=kinds or (Kind.CUDA,),
@@ -134,7 +134,7 @@ def test_a_use_of_the_launch_function_as_a_value_is_refused() -> None:
 def test_a_module_without_kernels_is_left_as_it_is() -> None:
     host = "define void @f() {\n  ret void\n}\n"
     abis = (load_abi(22),)
-    assert annotate_host(host, kernels=(), kinds=(), binary=b"", abis=abis) == host
+    assert embed_offload_data(host, kernels=(), kinds=(), binary=b"", abis=abis) == host
 
 
 def test_entries_of_release_22_tell_kind_address_and_name() -> None:

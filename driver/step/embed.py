@@ -7,9 +7,9 @@ from pathlib import Path
 from mlir_offload.driver.step.step import Keyed, Step, read_text, write_text
 from mlir_offload.offload import llvm_ir
 from mlir_offload.offload.abi import host_layout, load_abis
-from mlir_offload.offload.host import finished_code, learned, source_line
 from mlir_offload.offload.host import interface as host_interface
-from mlir_offload.offload.host.annotate import HostKernel, annotate_host
+from mlir_offload.offload.host import learned, linked_image, source_line
+from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
 from mlir_offload.offload.host.entry import EntryType, OffloadEntry
 from mlir_offload.offload.host.module import kernel_signatures, with_target
 from mlir_offload.toolchain.tables import known_release
@@ -18,7 +18,7 @@ from mlir_offload.translate import sanitizer as translate_sanitizer
 from mlir_offload.translate.host.module import legalize_host_ir
 
 
-class FinishedFile(Keyed, frozen=True):
+class LinkedImageFile(Keyed, frozen=True):
     """Linked device code in a file, as the runtime of the kind loads it, and its kernels."""
 
     kind: Kind
@@ -57,14 +57,14 @@ class DeviceGlobal(Keyed, frozen=True):
         )
 
 
-class Annotate(Step, frozen=True, kw_only=True, tag="annotate"):
+class Embed(Step, frozen=True, kw_only=True, tag="embed"):
     """Embed the images, register the kernels, resolve the launches; write text or bitcode."""
 
     source: Path
     binary: Path | None = None
     kinds: tuple[Kind, ...] = ()
     devices: tuple[Path, ...] = ()
-    finished: tuple[FinishedFile, ...] = ()
+    linked_images: tuple[LinkedImageFile, ...] = ()
     kernels: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
     variables: tuple[DeviceGlobal, ...] = ()
@@ -77,7 +77,7 @@ class Annotate(Step, frozen=True, kw_only=True, tag="annotate"):
 
     def _do(self) -> None:
         devices = [read_text(device) for device in self.devices]
-        text = self._annotated(devices)
+        text = self._with_offload_data(devices)
         if uses_processor(self.kinds):
             text = source_line.with_kernel_lines(text, devices)
         if self.interface is not None:
@@ -91,11 +91,11 @@ class Annotate(Step, frozen=True, kw_only=True, tag="annotate"):
         else:
             write_text(self.output, text)
 
-    def _annotated(self, devices: list[str]) -> str:
+    def _with_offload_data(self, devices: list[str]) -> str:
         signatures: dict[str, tuple[str, ...]] = {}
         for device in devices:
             signatures |= kernel_signatures(device)
-        return annotate_host(
+        return embed_offload_data(
             self._host(),
             kernels=[HostKernel(symbol, signatures[symbol]) for symbol in self.kernels],
             kinds=self.kinds,
@@ -103,9 +103,9 @@ class Annotate(Step, frozen=True, kw_only=True, tag="annotate"):
             abis=load_abis(self.for_clang),
             variables=[variable.entry for variable in self.variables],
             declared=self.declared,
-            finished=[
-                finished_code.FinishedCode(one.kind, one.file.read_bytes(), one.kernel)
-                for one in self.finished
+            linked_images=[
+                linked_image.LinkedDeviceImage(one.kind, one.file.read_bytes(), one.kernel)
+                for one in self.linked_images
             ],
             location=self.location,
         )
