@@ -174,6 +174,14 @@ def test_a_fault_of_device_code_ends_the_program(amd: AmdGpu, faults: Path, name
 
 
 @pytest.mark.llvm(22)
+def test_what_the_emulator_does_not_have_ends_the_program(amd: AmdGpu, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    amd.build(22, "gfx1100,host", program, INPUTS / "packed_parameter.mlir")
+    ran = amd.run(program)
+    assert (ran.returncode, b"a vector of i1 in memory" in ran.stderr) == (FAULT, True)
+
+
+@pytest.mark.llvm(22)
 def test_the_host_cannot_touch_device_memory(amd: AmdGpu, faults: Path) -> None:
     assert amd.run(faults, "touch").returncode < 0
 

@@ -112,6 +112,17 @@ def test_parameters_of_every_type_arrive_as_on_the_cpu(
 
 
 @pytest.mark.llvm(22)
+def test_a_vector_of_bits_arrives(
+    mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path
+) -> None:
+    inputs = (INPUTS / "packed_parameter.mlir", tmp_path / "program")
+    program = _link(mlir_offload, cuda_emulator, 22, *inputs, archs="sm_90,host")
+    for device in ("cuda", "host"):
+        ran = run_program(program, device=device)
+        assert (ran.returncode, ran.stderr) == (0, ""), device
+
+
+@pytest.mark.llvm(22)
 def test_matrices_of_a_subgroup_and_clusters_of_blocks_are_right(
     mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path
 ) -> None:

@@ -53,7 +53,10 @@ DEFAULTS = {
 
 
 def split(archs: Sequence[str] = (), **parts: str) -> SplitProgram:
-    text = PROGRAM.format(**{**DEFAULTS, **parts})
+    return split_text(PROGRAM.format(**{**DEFAULTS, **parts}), archs)
+
+
+def split_text(text: str, archs: Sequence[str]) -> SplitProgram:
     targets = [parse_offload_arch(name) for name in archs]
     return split_program(
         text, SplitOptions(source_text="", unit_id="p", llvm_major=22, targets=targets)
@@ -148,6 +151,16 @@ def test_memory_of_the_host_that_is_not_registered_gets_a_warning(
 ) -> None:
     warnings = split(archs, before=before).warnings
     assert [warning.location for warning in warnings] == ["p.mlir:9:1"] * count
+
+
+@pytest.mark.parametrize(("archs", "count"), [(("sm_90", "host"), 1), (("host",), 0)])
+def test_a_launch_with_an_unranked_memref_gets_a_warning(
+    archs: tuple[str, ...], count: int
+) -> None:
+    text = PROGRAM.format(**DEFAULTS | {"before": OTHER}).replace("memref<?xf32>", "memref<*xf32>")
+    found = split_text(text, archs).warnings
+    assert [warning.location for warning in found] == ["p.mlir:9:1"] * count
+    assert all("memref.cast it to a memref with a rank" in warning.message for warning in found)
 
 
 def test_every_gpu_of_the_table_of_ptx_has_a_limit() -> None:

@@ -110,6 +110,12 @@ def _padded(size: int) -> int:
     return 1 << (size - 1).bit_length() if size else 0
 
 
+_UNRANKED = (
+    "a launch gets an unranked memref, whose sizes are in memory of the host, which GPUs do not reach: "
+    "memref.cast it to a memref with a rank before the launch"
+)
+
+
 class SourceWarning(Struct, frozen=True):
     """Something in a program that is likely wrong, and where it is."""
 
@@ -156,7 +162,7 @@ class LaunchCheck(Struct, frozen=True):
             raise SourceError(msg, hint=hint, location=self.locations.of(launch))
 
     def unreachable(self, operations: Iterable[Operation]) -> Iterator[SourceWarning]:
-        """Yield a warning for each allocation of the host that a launch gets and that is not registered."""
+        """Yield a warning for each launch that gets memory of the host, by an allocation or in a descriptor."""
         roots: dict[str, str] = {}
         launched: dict[str, Operation] = {}
         escaped: set[str] = set()
@@ -168,6 +174,8 @@ class LaunchCheck(Struct, frozen=True):
                 roots[operation.result_text] = operands[0]
             elif operation.name == "gpu.launch_func":
                 launched |= {root: operation for root in operands if root not in launched}
+                if any(kind.startswith("memref<*x") for kind in operation.operand_types):
+                    yield SourceWarning(_UNRANKED, self.locations.of(operation))
             elif operation.name in _ESCAPES:
                 escaped.update(operands)
             elif operation.result_text in roots:

@@ -37,6 +37,7 @@ from mlir_offload.translate.host.module import check_main
 from mlir_offload.translate.input_pipeline import drop_scripts
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
 from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm
+from mlir_offload.translate.legalize import unrolled
 from mlir_offload.translate.legalize.device_module import (
     DeviceRules,
     device_module,
@@ -139,6 +140,7 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     # Before device code is rewritten below.
     used = _workgroup_memory(device)
     divergent = _divergent_barriers(device, host, locations) if "gpu.barrier" in text else ()
+    large = _large_products(module, locations, options) if '"vector.contract"' in text else ()
     rules = _device_rules(module, locations, options, symbols, variants)
     leaves = kinds_left(variants, attached)
     modules = tuple(
@@ -175,7 +177,7 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         uses_runtime=uses_runtime,
         interface=interface,
         binaries=tuple(binaries.values()),
-        warnings=(*divergent, *warnings),
+        warnings=(*divergent, *large, *warnings),
     )
 
 
@@ -236,6 +238,15 @@ def _divergent_barriers(
     device: Mapping[str, Operation], host: Sequence[Operation], locations: Locations
 ) -> tuple[SourceWarning, ...]:
     return tuple(divergent_barrier.find_divergent_barriers(device, host, locations))
+
+
+def _large_products(
+    module: Module, locations: Locations, options: SplitOptions
+) -> tuple[SourceWarning, ...]:
+    if not any(target.is_cpu for target in options.targets):
+        return ()
+    device = (one for one in module.operations if one.name == "gpu.module")
+    return tuple(unrolled.find_large_products(device, module.aliases, locations))
 
 
 def _workgroup_memory(device: Mapping[str, Operation]) -> dict[KernelKey, int]:

@@ -29,7 +29,9 @@ static void add_parts(Module &m, LLVMTypeRef type, u64 offset, std::vector<Part>
   case TYPE_BFLOAT: return add(Kind::BFLOAT, 16);
   case TYPE_FLOAT: return add(Kind::FLOAT, 32);
   case TYPE_DOUBLE: return add(Kind::DOUBLE, 64);
-  case TYPE_INTEGER: return add(Kind::INT, LLVMGetIntTypeWidth(type));
+  case TYPE_INTEGER:
+    if (LLVMGetIntTypeWidth(type) > 64) fail("an integer of %u bits", LLVMGetIntTypeWidth(type));
+    return add(Kind::INT, LLVMGetIntTypeWidth(type));
   case TYPE_POINTER: {
     unsigned space = LLVMGetPointerAddressSpace(type);
     return add(Kind::POINTER, space == 3 || space == 5 ? 32 : 64, space);
@@ -62,6 +64,13 @@ const Shape *shape_of(Module &m, LLVMTypeRef type) {
     if (shape->size <= 4096) add_parts(m, type, 0, shape->parts);
   }
   return shape.get();
+}
+
+void check_in_memory(LLVMTypeRef type) {
+  if (LLVMGetTypeKind(type) != TYPE_VECTOR) return;
+  LLVMTypeRef element = LLVMGetElementType(type);
+  if (LLVMGetTypeKind(element) == TYPE_INTEGER && LLVMGetIntTypeWidth(element) % 8)
+    fail("a vector of i%u in memory", LLVMGetIntTypeWidth(element));
 }
 
 /* --- constants ------------------------------------------------------------------------------------ */
@@ -262,8 +271,12 @@ struct Decoder {
     case OP_ICMP: made.detail = LLVMGetICmpPredicate(value); break;
     case OP_FCMP: made.detail = LLVMGetFCmpPredicate(value); break;
     case OP_RMW: made.detail = LLVMGetAtomicRMWBinOp(value); break;
-    case OP_LOAD: made.detail = LLVMGetAlignment(value); break;
+    case OP_LOAD:
+      check_in_memory(LLVMTypeOf(value));
+      made.detail = LLVMGetAlignment(value);
+      break;
     case OP_STORE:
+      check_in_memory(LLVMTypeOf(LLVMGetOperand(value, 0)));
       made.detail = LLVMGetAlignment(value);
       made.numbers = {(int64_t)LLVMGetPointerAddressSpace(LLVMTypeOf(LLVMGetOperand(value, 1)))};
       break;

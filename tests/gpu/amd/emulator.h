@@ -124,6 +124,7 @@ std::unique_ptr<Module> load_module(const char *bitcode, size_t size, int wave_s
 Function *find_kernel(Module &, const std::string &name);
 void decode(Module &, Function &);
 const Shape *shape_of(Module &, LLVMTypeRef);
+void check_in_memory(LLVMTypeRef type); /* its elements are whole bytes */
 u64 *constant(uint32_t index);
 
 /* --- wave.cpp ------------------------------------------------------------------------------------- */

@@ -312,7 +312,9 @@ int hipMemsetD32Async(void *target, int value, size_t count, void *stream) { ret
 static std::vector<uint8_t> arguments_of(const Module &module, const Function &kernel, void **params) {
   std::vector<uint8_t> bytes;
   for (size_t a = 0; a < kernel.parameters.size(); ++a) {
-    u64 align = LLVMABIAlignmentOfType(module.layout, LLVMTypeOf(LLVMGetParam(kernel.source, a)));
+    LLVMTypeRef type = LLVMTypeOf(LLVMGetParam(kernel.source, a));
+    check_in_memory(type);
+    u64 align = LLVMABIAlignmentOfType(module.layout, type);
     bytes.resize((bytes.size() + align - 1) / align * align);
     const uint8_t *value = (const uint8_t *)params[a];
     bytes.insert(bytes.end(), value, value + kernel.shapes[a]->size);
