@@ -29,7 +29,6 @@ from mlir_offload.translate.legalize.unsupported_ops import (
     check_printed,
     check_workgroup_memory,
 )
-from mlir_offload.translate.legalize.warpgroup import correct_stored_rows
 from mlir_offload.translate.mlir.module import Locations, Module
 from mlir_offload.translate.mlir.operation import Block, Operation
 from mlir_offload.translate.mlir.syntax import (
@@ -103,6 +102,8 @@ _NOT_AMDGPU = {
     "math.clampf": "math.clamp",
 }
 _REDUCTION = "gpu.subgroup_reduce"
+# There is one before the lowering only if a pipeline of the user has lowered a structure.
+_EXTRACTION = "llvm.extractvalue"
 _MATH, _BFLOAT = "math.", "bf16"
 _DIVISIONS = frozenset(f"arith.{name}" for name in ("ceildivsi", "ceildivui", "floordivsi"))
 # What a module needs for the words that are in its lines.
@@ -307,7 +308,8 @@ def device_module(
     """
     name = operation.symbol
     own = {kernel: rules.symbols[name, kernel] for kernel in kernel_names(operation)}
-    correct_stored_rows(operation)
+    if any(inner.name == _EXTRACTION for inner in operation.walk_inside()):
+        load_member("warpgroup.correct_stored_rows")(operation)
     use_documented_forms(operation)
     rules.check(operation, limits_of(compatible_targets(attached, rules.targets)))
     rules.kernels.rewrite_module(operation, rules.locations)
