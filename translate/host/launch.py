@@ -33,6 +33,10 @@ from mlir_offload.translate.mlir.syntax import (
 
 _DESCRIBE = "mgpuDescribeMemRef"
 _UNRANKED = "memref<*x"
+_UNRANKED_ARGUMENT = (
+    "a launch gets an unranked memref, whose sizes are in memory of the host, which GPUs do not reach: "
+    "memref.cast it to a memref with a rank before the launch"
+)
 _BYTE = 8
 MOST_THREADS = 1024
 _CONSTANTS = frozenset({"arith.constant", "llvm.mlir.constant"})
@@ -110,12 +114,6 @@ def _padded(size: int) -> int:
     return 1 << (size - 1).bit_length() if size else 0
 
 
-_UNRANKED = (
-    "a launch gets an unranked memref, whose sizes are in memory of the host, which GPUs do not reach: "
-    "memref.cast it to a memref with a rank before the launch"
-)
-
-
 class SourceWarning(Struct, frozen=True):
     """Something in a program that is likely wrong, and where it is."""
 
@@ -174,8 +172,8 @@ class LaunchCheck(Struct, frozen=True):
                 roots[operation.result_text] = operands[0]
             elif operation.name == "gpu.launch_func":
                 launched |= {root: operation for root in operands if root not in launched}
-                if any(kind.startswith("memref<*x") for kind in operation.operand_types):
-                    yield SourceWarning(_UNRANKED, self.locations.of(operation))
+                if any(kind.startswith(_UNRANKED) for kind in operation.operand_types):
+                    yield SourceWarning(_UNRANKED_ARGUMENT, self.locations.of(operation))
             elif operation.name in _ESCAPES:
                 escaped.update(operands)
             elif operation.result_text in roots:

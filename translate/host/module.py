@@ -190,7 +190,6 @@ def _uses(line: str, value: str) -> bool:
 
 
 _FUNCTIONS = frozenset({"func.func", "llvm.func"})
-_MAIN = "main"
 _MAIN_PARAMETERS = ("i32", "!llvm.ptr", "!llvm.ptr")
 _LONGEST = 64
 
