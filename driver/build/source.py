@@ -123,7 +123,7 @@ def _modules_to_be_linked(context: BuildContext, split: SplitFiles) -> tuple[Dev
             (target, lowered_text(module, lowering_for(module.module.needs, target)))
             for target in ordered_targets(context, module)
         ]
-        if not all(_will_be_linked(context, module, *pair) for pair in texts):
+        if not texts or not all(_will_be_linked(context, module, *pair) for pair in texts):
             return ()
         found.append(DeviceModule(module, texts[0][1], ()))
     return tuple(found)
