@@ -188,6 +188,7 @@ def main() -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
     work = Path(tempfile.mkdtemp(prefix="mlir-offload-bench-"))
     os.environ["XDG_CACHE_HOME"] = str(work / "cache")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     setting = Setting(options.llvm, options.cuda, work)
     table = Table(title=f"builds, the least of {options.runs}")
     headings = ("processor", "/ by hand", "wall", "nvcc / it", "wall", "programs")
