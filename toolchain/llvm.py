@@ -29,8 +29,6 @@ LLVM_VERSION = pattern(r"\bversion |\bLLD ")
 """What precedes the version in what a program of LLVM prints."""
 _SPELLED = pattern(r"(?:\bversion |\bLLD )(\d[\w.+-]*)")
 _RELEASE = pattern(r"\d+(?:\.\d+)+")
-# From 18 on a release begins with N.1.0, and what calls itself N.0.0 is on the way there.
-_FIRST_WITHOUT_ZERO = 18
 _ENABLED = pattern(r"^LLVM_ENABLE_PROJECTS:\w+=(.*)$", re.MULTILINE)
 _PREFIX_MAJOR = pattern(r"llvm-?(\d+)")
 _OMP_MAJOR = pattern(r"libomptarget\.so\.(\d+)")
@@ -101,8 +99,7 @@ class LlvmToolchain(Struct, frozen=True):
     def is_measured(self) -> bool:
         """Say whether the tables hold this build: a release that was measured, and no other build of its number."""
         version, table = self.version, load_llvm_table()
-        is_early = version.major >= _FIRST_WITHOUT_ZERO and version.minor == 0
-        is_release = _RELEASE.fullmatch(self.spelled) is not None and not is_early
+        is_release = _RELEASE.fullmatch(self.spelled) is not None and not table.is_early(version)
         is_own = not any(vendor in version.text for vendor in table.vendors)
         return is_release and is_own and version.major in table.measured
 
@@ -227,9 +224,8 @@ def _version_problem(table: LlvmTable, versions: Sequence[ToolVersion]) -> str:
             return f"'{version.text}' is a fork, whose numbers are not those of LLVM releases"
     if len({version.major for version in versions}) > 1:
         named = zip(table.anchors, versions, strict=False)
-        return "programs of two releases: " + ", ".join(
-            f"{name} {version}" for name, version in named
-        )
+        found = ", ".join(f"{name} {version}" for name, version in named)
+        return f"programs of two releases: {found}"
     return ""
 
 
@@ -238,7 +234,7 @@ def _find_libomptarget(prefix: Path, major: int, directories: Sequence[str]) -> 
     for directory in directories:
         for path in sorted((prefix / directory).glob("libomptarget.so*"), reverse=True):
             match = _OMP_MAJOR.match(path.resolve().name)
-            if match is None or int(match.group(1)) == major:
+            if match is None or int(match[1]) == major:
                 return path
     return None
 

@@ -171,6 +171,7 @@ class LlvmTable(Struct, frozen=True):
     vendors: tuple[str, ...]
     projects: tuple[tuple[str, str], ...]
     measured: tuple[int, ...]
+    zero_is_early_since: int
     oldest: tuple[tuple[Role, int], ...]
     tools: tuple[ToolRow, ...]
     omp_directories: tuple[str, ...]
@@ -180,6 +181,10 @@ class LlvmTable(Struct, frozen=True):
     system_directories: tuple[str, ...]
     library_since: int
     library_package: str
+
+    def is_early(self, version: ToolVersion) -> bool:
+        """Say whether a version is that of a release that is being made."""
+        return version.major >= self.zero_is_early_since and version.minor == 0
 
     def oldest_release(self, role: Role) -> int:
         """Return the oldest release that can play the role."""
@@ -248,6 +253,7 @@ def parse_llvm_table(table: Mapping[str, Any]) -> LlvmTable:
             for name in names
         ),
         measured=tuple(map(int, table["roles"].get(Role.LINK, {}).get("checked", ()))),
+        zero_is_early_since=int(table["zero_is_early_since"]),
         oldest=tuple((Role(name), int(row["since"])) for name, row in table["roles"].items()),
         tools=tuple(_tool_row(row) for row in table["tools"]),
         omp_directories=_strings(table["libomptarget"], "directories"),
