@@ -8,7 +8,6 @@ which operations there are, with how many numbers; each release is asked about t
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".importroot")]
 
-from foreign.reader import Reader, add_reader_options, chosen_readers  # noqa: E402
+from foreign.reader import Reader, print_differences  # noqa: E402
 
 from mlir_offload.toolchain.skew.limits import load_limits  # noqa: E402
 
@@ -82,17 +81,5 @@ def mistakes(readers: Sequence[Reader]) -> Iterator[str]:
                 yield f"LLVM {reader.release}: {row.name} is {'' if is_read else 'not '}read"
 
 
-def main() -> int:
-    """Return the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    add_reader_options(parser)
-    readers = chosen_readers(parser.parse_args())
-    found = list(mistakes(readers))
-    print("\n".join((*found, f"{len(readers)} releases, {len(found)} differences")))  # noqa: T201
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(print_differences(__doc__, mistakes))

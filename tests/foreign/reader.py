@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -166,6 +166,18 @@ def table_arguments(text: str | None, table: Path) -> tuple[tuple[Reader, ...], 
     parser.add_argument("--write", action="store_true", help="replace the table of the package")
     arguments = parser.parse_args()
     return chosen_readers(arguments), table if arguments.write else None
+
+
+def print_differences(text: str | None, find: Callable[[tuple[Reader, ...]], Iterable[str]]) -> int:
+    """Print what differs from a table for the readers of the command line; return the exit status."""
+    parser = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawTextHelpFormatter
+    )
+    add_reader_options(parser)
+    readers = chosen_readers(parser.parse_args())
+    found = list(find(readers))
+    print("\n".join((*found, f"{len(readers)} releases, {len(found)} differences")))  # noqa: T201
+    return 1 if found else 0
 
 
 def put_table(text: str, table: Path | None) -> None:

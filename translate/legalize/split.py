@@ -160,12 +160,11 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         _allocate_layouts(module, host, locations)
     interface = _interface(module, options.source_text) if _C_INTERFACE in text else ""
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
-    arguments = ArgumentRewriter(rules.kernels.launches, rules.kernels.narrow)
     host_text = _host(
         module,
         symbols,
         locations,
-        arguments,
+        ArgumentRewriter(rules.kernels.launches, rules.kernels.narrow),
         describes_memory=options.describes_memory,
         faults=load_faults(options.llvm_major),
     )
