@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.bit_writer import BitWriter, array, blob, fixed, literal, vbr
 from support.bit_writer import char6 as char6_field
 
+from mlir_offload.toolchain.bitcode.abbrev import read_abbreviation
 from mlir_offload.toolchain.bitcode.bit_array import (
     char6,
     fixed_numbers,
@@ -260,3 +261,18 @@ def test_operands_that_take_no_bits_may_not_outnumber_the_bits() -> None:
             writer.fixed(number, 3)
     with pytest.raises(VerificationError, match="more operands than the stream has bits"):
         read(writer.bytes())
+
+
+def test_an_abbreviation_that_is_known_is_cut_by_the_end_of_its_block_too() -> None:
+    # Nine fields, more than are read at a time: the number 9 in 5 bits, then numbers of 8 bits behind a 1.
+    word, size = 9, 5
+    for number in range(9):
+        word |= (number << 1 | 1) << size
+        size += 9
+    data = word.to_bytes(32, "little")
+    whole = read_abbreviation(data, 0, size)
+    assert whole[1] == size
+    assert read_abbreviation(data, 0, size) == whole
+    cut, behind = read_abbreviation(data, 0, size - 30)
+    assert size - 30 < behind < size
+    assert cut != whole[0]

@@ -67,7 +67,7 @@ def read_abbreviation(data: bytes, position: int, end: int) -> tuple[Abbreviatio
     """
     word = bits(data, position, _LONGEST_KNOWN)
     known = _known.get(word & _FIRST_BITS)
-    if known is not None and word & known.mask == known.bits:
+    if known is not None and word & known.mask == known.bits and position + known.size <= end:
         return known.abbreviation, position + known.size
     abbreviation, behind = _parse(data, position, end)
     size = behind - position
