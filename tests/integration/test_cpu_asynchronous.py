@@ -84,6 +84,15 @@ def _of_sm_90() -> Iterator[Form]:
         yield "void", f"wgmma.{name}.sync.aligned", operands
 
 
+def _fences() -> Iterator[Form]:
+    for scope in ("cta", "cluster", "gpu", "sys"):
+        name = "fence.proxy.tensormap_generic"
+        yield "void", f"{name}.acquire.{scope}", ("ptr", "i32")
+        yield "void", f"{name}.release.{scope}", ()
+    for name in ("mbarrier_init.release.cluster", "sc.cluster", "proxy.alias", "proxy.async"):
+        yield "void", f"fence.{name}", ()
+
+
 def _module(*bodies: tuple[str, str], declared: str = "") -> str:
     kernels = (
         f"define ptx_kernel void @{name}(ptr %in, ptr %out) {{\n{body}\n  ret void\n}}"
@@ -107,7 +116,7 @@ def _compile(text: str, kernels: tuple[str, ...], folder: Path) -> Path:
 
 
 def test_every_form_compiles(tmp_path: Path) -> None:
-    forms = [*_copies(), *_arrivals(), *_waits(), *_of_sm_90()]
+    forms = [*_copies(), *_arrivals(), *_waits(), *_of_sm_90(), *_fences()]
     calls, declared = [], []
     for number, (result, name, parameters) in enumerate(forms):
         given = f"%r{number} = " if result != "void" else ""

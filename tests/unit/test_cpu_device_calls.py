@@ -103,6 +103,18 @@ def test_what_the_cpu_cannot_do_is_refused_by_its_name(call: str, named: str) ->
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "@llvm.nvvm.fence.proxy.tensormap_generic.acquire.sys(ptr %0, i32 128)",
+        'asm sideeffect "fence.proxy.async.shared::cta;", ""()',
+        'asm sideeffect "fence.mbarrier_init.release.cluster;", ""()',
+    ],
+)
+def test_a_fence_between_proxies_orders_all_memory(call: str) -> None:
+    assert "fence seq_cst" in kernel_text(f"call void {call}")
+
+
 def test_refusal_points_into_the_source() -> None:
     tail = (
         '!1 = !DIFile(filename: "k.mlir", directory: "/d")\n'

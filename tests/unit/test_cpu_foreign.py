@@ -106,3 +106,12 @@ def test_shuffles_of_two_files_are_told_apart() -> None:
         for text in (shuffle.replace("NAME", "one"), shuffle.replace("NAME", "two"))
     }  # fmt: skip
     assert len(sites) == 2
+
+
+def test_no_other_file_defines_an_intrinsic() -> None:
+    text = (
+        "declare void @llvm.nvvm.tcgen05.fence()\n"
+        "define void @f() {\n  call void @llvm.nvvm.tcgen05.fence()\n  ret void\n}\n"
+    )
+    with pytest.raises(SourceError, match="is not supported on the CPU"):
+        cpu_device_ir(text, kernels=(), keeps_functions=True)

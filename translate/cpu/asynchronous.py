@@ -34,8 +34,6 @@ _WITHOUT_EFFECT = {
     "cp.async.bulk.commit.group": (),
     "cp.async.bulk.wait.group": ("i32",),
     "cp.async.bulk.wait.group.read": ("i32",),
-    "fence.mbarrier_init.release.cluster": (),
-    "fence.proxy.async": (),
     "mbarrier.inval": ("ptr",),
     "mbarrier.inval.shared": ("ptr",),
     "prefetch.tensormap.p0": ("ptr",),
@@ -44,6 +42,7 @@ _WITHOUT_EFFECT = {
     "asm.prefetch.tensormap": ("ptr",),
     "asm.nothing": (),
 }
+_FENCE_OF_DESCRIPTOR = "fence.proxy.tensormap_generic.acquire."
 # Flags of offload/runtime/cpu_device.h.
 _INIT, _ARRIVE, _DROP, _EXPECT, _COMPLETE = 0, 1, 2, 4, 8
 _MBARRIER_CHANGES = {
@@ -100,7 +99,7 @@ def asm_call(line: str) -> str | None:
 def find_asynchronous(name: str) -> Replacement | None:
     """Return what represents `llvm.nvvm.NAME`."""
     bare = name.removesuffix(".if")
-    for parse in (_without_effect, _copy, _mbarrier, _wait, _tensor, _wgmma):
+    for parse in (_without_effect, _fence, _copy, _mbarrier, _wait, _tensor, _wgmma):
         operation = parse(bare)
         if operation is not None:
             break
@@ -121,6 +120,14 @@ def _without_effect(name: str) -> _Operation | None:
     if operands is None:
         return None
     return _Operation(operands, ("ret void",), sync=Sync.NONE)
+
+
+def _fence(name: str) -> _Operation | None:
+    """Return a fence of all memory: the host has one way to memory, PTX several (its proxies)."""
+    if not name.removeprefix("asm.").startswith("fence"):
+        return None
+    operands = ("ptr", "i32") if name.startswith(_FENCE_OF_DESCRIPTOR) else ()
+    return _Operation(operands, ("fence seq_cst", "ret void"), sync=Sync.NONE)
 
 
 def _copy(name: str) -> _Operation | None:

@@ -48,7 +48,7 @@ def source_name(name: str) -> str:
 def foreign_function(module: DeviceModule, name: str) -> Replacement | None:
     """Return what represents a function that the module declares and another file defines."""
     line = dict(module.declarations).get(name)
-    if line is None:
+    if line is None or name.startswith("llvm."):  # Only LLVM defines intrinsics.
         return None
     waits = _is_convergent(module, line)
     target = f"{_WAITING if waits else PREFIX}{name}"
