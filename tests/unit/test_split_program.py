@@ -269,6 +269,16 @@ def test_a_declared_device_function_is_refused() -> None:
     assert "llvm.func @ext" in caught.value.hint
 
 
+def test_a_kernel_that_returns_a_value_is_refused() -> None:
+    text = (
+        module(gpu_module())
+        .replace('"gpu.func"', '"func.func"')
+        .replace("(f32) -> ()", "(f32) -> i32")
+    )
+    with pytest.raises(SourceError, match="kernel @k returns a value"):
+        split(text)
+
+
 def test_an_nvvm_operation_on_the_host_is_refused() -> None:
     with pytest.raises(SourceError, match=r"nvvm\.barrier0 is not supported in host code"):
         split(module(host('"nvvm.barrier0"() : () -> () loc(#loc2)')))

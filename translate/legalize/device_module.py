@@ -48,6 +48,10 @@ _PRIVATE_NUMBERS = ("5", "5 : i32", "5 : i64")
 _PRIVATE = "#gpu.address_space<private>"
 _GLOBAL_NUMBERS = ("1", "1 : i32", "1 : i64", "#gpu.address_space<global>")
 _KERNEL = "gpu.func"
+_KERNEL_ATTRIBUTES = {"kernel": Attribute(""), "workgroup_attributions": Attribute("0 : i64")}
+_FUNCTION, _RETURN = "func.func", "func.return"
+# gpu.known_block_size and gpu.known_grid_size: what gpu.func has as attributes of its own.
+_KNOWN = "gpu.known_"
 _ALL_REDUCE = "gpu.all_reduce"
 # Equal for all threads of a block; with them, what is computed of such values alone.
 _EQUAL = frozenset(
@@ -117,9 +121,31 @@ def use_documented_forms(module: Operation) -> None:
     module.edit_text(lambda text: with_memref_space(text, _PRIVATE_NUMBERS, _PRIVATE))
     _lower_nvgpu_types(module)
     for function in module.operations:
+        _use_gpu_function(function)
         if function.name == _KERNEL and function.regions and function.regions[0].blocks:
             entry = function.regions[0].blocks[0]
             _mark_reductions(entry, (argument.name for argument in entry.arguments), set())
+
+
+def _use_gpu_function(function: Operation) -> None:
+    """Make a kernel of the func dialect a gpu.func: no pass lowers another function to a kernel.
+
+    Releases spell the mark of a kernel in different ways. They read an operation without properties
+    alike, and take of its attributes what they have as properties.
+    """
+    if function.name != _FUNCTION or function.is_declaration or not is_kernel(function):
+        return
+    signature = function.signature
+    given = {
+        name.removeprefix("gpu.") if name.startswith(_KNOWN) else name: value
+        for name, value in (signature.properties | signature.attributes).items()
+    }
+    signature.attributes = given | _KERNEL_ATTRIBUTES
+    signature.properties = {}
+    function.name = _KERNEL
+    for block in function.regions[0].blocks:
+        if block.operations[-1].name == _RETURN:
+            block.operations[-1].name = "gpu.return"
 
 
 def use_default_space(operation: Operation) -> None:

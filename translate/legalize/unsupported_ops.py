@@ -159,11 +159,15 @@ def check_nesting(operation: Operation, locations: Locations) -> None:
 
 
 def check_device_functions(module: Operation, locations: Locations) -> None:
-    """Raise SourceError for a device function that is declared with func.func.
+    """Raise SourceError for a kernel with a result, and for a device function that func.func declares.
 
-    convert-gpu-to-nvvm makes it a call of `_mlir_ciface_<name>`, which nothing defines.
+    convert-gpu-to-nvvm makes the latter a call of `_mlir_ciface_<name>`, which nothing defines.
     """
     for operation in module.operations:
+        if is_kernel(operation) and function_type(operation)[1]:
+            msg = f"kernel @{operation.symbol} returns a value"
+            hint = "write the value to memory that the kernel gets as a parameter"
+            raise SourceError(msg, location=locations.of(operation), hint=hint)
         if (
             operation.name == "func.func"
             and operation.is_declaration
