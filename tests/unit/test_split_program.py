@@ -239,6 +239,10 @@ def test_their_lowered_forms_are_accepted(operation: str) -> None:
             "outside of a gpu.module",
         ),
         (
+            '  "llvm.func"() <{sym_name = "f", target_cpu = "sm_60"}> ({\n  }) : () -> () loc(#loc2)',
+            "compiled for a GPU",
+        ),
+        (
             (
                 '  "func.func"() <{sym_name = "f"}> ({\n    "gpu.module"() <{sym_name = "n"}> ({\n'
                 "    }) : () -> () loc(#loc2)\n  }) : () -> () loc(#loc1)"
