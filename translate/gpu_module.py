@@ -28,7 +28,12 @@ from mlir_offload.translate.mlir.syntax import (
 )
 from mlir_offload.translate.target_attribute import TargetAttribute
 
-_KERNEL_MARKS = ("gpu.kernel", "nvvm.kernel")
+_KERNEL_MARKS = ("gpu.kernel", "nvvm.kernel", "rocdl.kernel")
+# Of a function of LLVM IR that clang or a pass of MLIR has made, instead of a mark.
+CONVENTION = "CConv"
+_KERNELCONVENTIONS = frozenset(
+    f"#llvm.cconv<{name}_kernelcc>" for name in ("ptx", "amdgpu", "spir")
+)
 # The property of gpu.func since LLVM 23; before it has gpu.kernel.
 _KERNEL_PROPERTY = "kernel"
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
@@ -99,7 +104,8 @@ def is_declared_kernel(operation: Operation) -> bool:
 
 def _has_kernel_mark(operation: Operation) -> bool:
     is_marked = operation.name == "gpu.func" and operation.has(_KERNEL_PROPERTY)
-    return is_marked or any(map(operation.has, _KERNEL_MARKS))
+    is_called_as_one = operation.attribute(CONVENTION) in _KERNELCONVENTIONS
+    return is_marked or is_called_as_one or any(map(operation.has, _KERNEL_MARKS))
 
 
 def named_modules(names: Iterable[str], source_text: str) -> frozenset[str]:

@@ -53,6 +53,39 @@ int main() {
   scale<<<3, 1>>>((float *)"from C++", 2.0f);
 }
 """
+# CUDA C++ whose device code MLIR imports, and a program that launches it.
+IMPORTED = """\
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+__device__ __attribute__((noinline)) int twice(int x) { return 2 * x; }
+extern "C" __attribute__((global)) void swap_neighbors(int *p) {
+  __shared__ int tile[4];
+  int i = __nvvm_read_ptx_sreg_tid_x();
+  tile[i] = twice(p[i]);
+  __syncthreads();
+  p[i] = tile[i ^ 1];
+}
+"""
+LAUNCHES_IMPORTED = """\
+module attributes {gpu.container_module} {
+  gpu.module @elsewhere {
+    llvm.func @swap_neighbors(!llvm.ptr) attributes {gpu.kernel}
+  }
+  func.func @main() -> i32 {
+    %one = arith.constant 1 : index
+    %four = arith.constant 4 : index
+    %three = arith.constant 3 : index
+    %m = memref.get_global @numbers : memref<4xi32>
+    %i = memref.extract_aligned_pointer_as_index %m : memref<4xi32> -> index
+    %j = arith.index_cast %i : index to i64
+    %p = llvm.inttoptr %j : i64 to !llvm.ptr
+    gpu.launch_func @elsewhere::@swap_neighbors blocks in (%one, %one, %one) threads in (%four, %one, %one) args(%p : !llvm.ptr)
+    %last = memref.load %m[%three] : memref<4xi32>
+    return %last : i32
+  }
+  memref.global @numbers : memref<4xi32> = dense<[1, 2, 30, 4]>
+}
+"""
 
 
 def run(*argv: str | Path, status: int = 0) -> str:
@@ -189,3 +222,28 @@ def test_stubs_are_named_as_clang_names_them(major: int, tmp_path: Path) -> None
     stubs = {re.sub(r"__intern__\w+$", "", names[name]): stub for stub, name in entries}
     assert len(stubs) == 26
     assert {kernel: find_stub_symbol(kernel) or "unknown" for kernel in stubs} == stubs
+
+
+@pytest.mark.llvm(22)
+def test_device_code_of_clang_that_mlir_imports_runs_on_the_cpu(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source, caller = tmp_path / "imported.cu", tmp_path / "caller.mlir"
+    module, text = tmp_path / "imported.bc", tmp_path / "imported.mlir"
+    source.write_text(IMPORTED)
+    caller.write_text(LAUNCHES_IMPORTED)
+    clang = ("/usr/lib/llvm-22/bin/clang", "-Wno-unknown-cuda-version", "-O1", "-emit-llvm", "-c")
+    run(*clang, *BARE, "--cuda-device-only", "--cuda-gpu-arch=sm_90", source, "-o", module)
+    run("/usr/lib/llvm-22/bin/mlir-translate", "--import-llvm", module, "-o", text)
+    aliases, _, body = text.read_text().partition("module attributes {")
+    assert "ptx_kernelcc" in body
+    assert '"sm_90"' in body
+    text.write_text(f"{aliases}gpu.module @imported {{{body.partition('{')[2]}")
+
+    objects = []
+    for file in (text, caller):
+        run(*mlir_offload, "--offload-arch=host", "-c", file, "-o", file.with_suffix(".o"))
+        objects.append(file.with_suffix(".o"))
+    run(*mlir_offload, *objects, "-o", tmp_path / "program")
+
+    run(tmp_path / "program", status=60)

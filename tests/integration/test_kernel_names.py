@@ -371,6 +371,6 @@ def test_a_function_of_the_func_dialect_with_the_mark_is_a_kernel(
 ) -> None:
     source = tmp_path / "marked.mlir"
     source.write_text(MARKED)
-    argv = [*mlir_offload, "run", f"--llvm={release}", HOST, source]
+    argv = [*mlir_offload, "run", f"--llvm={release}", HOST, str(source)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (21, "")

@@ -420,6 +420,7 @@ def lowered_module(*functions: str) -> str:
         ("rocdl64", "gpu.kernel", "rocdl.kernel, gpu.kernel"),
         ("rocdl64", "gpu.kernel, nvvm.kernel", "gpu.kernel, rocdl.kernel"),
         ("nvvm32", "gpu.kernel, rocdl.kernel", "gpu.kernel, nvvm.kernel"),
+        ("nvvm32", "rocdl.kernel", "nvvm.kernel"),
         ("nvvm32", "gpu.kernel, nvvm.kernel", "gpu.kernel, nvvm.kernel"),
     ],
 )
@@ -431,6 +432,40 @@ def test_a_lowered_kernel_gets_the_mark_of_its_back_end(form: str, given: str, m
 
     assert [kernel.name for kernel in program.modules[0].kernels] == ["k"]
     assert f"    }}) {{{marked}}} : () -> ()" in program.modules[0].text
+
+
+IMPORTED = """\
+  "gpu.module"() <{sym_name = "m"}> ({
+    "llvm.func"() <{CConv = #llvm.cconv<FUNCTION>, function_type = !llvm.func<void ()>, passthrough = \
+[["target-cpu", "sm_90"], "norecurse", ["target-features", "+ptx88"]], sym_name = "f", target_cpu = "sm_90", \
+target_features = #llvm.target_features<["+ptx88"]>}> ({
+      "llvm.return"() : () -> () loc(#loc1)
+    }) : () -> () loc(#loc1)
+    "llvm.func"() <{CConv = #llvm.cconv<KERNEL>, function_type = !llvm.func<void ()>, sym_name = "k"}> ({
+      "llvm.call"() <{CConv = #llvm.cconv<FUNCTION>, callee = @f}> : () -> () loc(#loc1)
+      "llvm.return"() : () -> () loc(#loc1)
+    }) : () -> () loc(#loc1)
+  }) : () -> () loc(#loc1)"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "function"),
+    [
+        ("ptx_kernelcc", "ptx_devicecc"),
+        ("spir_kernelcc", "spir_funccc"),
+        ("amdgpu_kernelcc", "amdgpu_gfxcc"),
+    ],
+)
+def test_what_clang_compiled_for_one_device_is_for_any(kernel: str, function: str) -> None:
+    program = split(module(IMPORTED.replace("KERNEL", kernel).replace("FUNCTION", function)))
+
+    (made,) = program.modules
+    assert [kernel.name for kernel in made.kernels] == ["k"]
+    assert made.text.count("CConv = #llvm.cconv<ccc>") == made.text.count("CConv") == 3
+    assert "{nvvm.kernel, gpu.kernel}" in made.text
+    assert 'passthrough = ["norecurse"]' in made.text
+    assert "sm_90" not in made.text
+    assert "ptx88" not in made.text
 
 
 def test_a_lowered_function_that_returns_a_value_is_no_kernel() -> None:

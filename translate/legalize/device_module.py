@@ -50,6 +50,7 @@ _GLOBAL_NUMBERS = ("1", "1 : i32", "1 : i64", "#gpu.address_space<global>")
 _KERNEL = "gpu.func"
 _KERNEL_ATTRIBUTES = {"kernel": Attribute(""), "workgroup_attributions": Attribute("0 : i64")}
 _FUNCTION, _RETURN = "func.func", "func.return"
+_LOWERED_FUNCTION = "llvm.func"
 # gpu.known_block_size and gpu.known_grid_size: what gpu.func has as attributes of its own.
 _KNOWN = "gpu.known_"
 _ALL_REDUCE = "gpu.all_reduce"
@@ -122,6 +123,8 @@ def use_documented_forms(module: Operation) -> None:
     _lower_nvgpu_types(module)
     for function in module.operations:
         _use_gpu_function(function)
+        if function.name == _LOWERED_FUNCTION:
+            load_member("imported.use_any_device")(function)
         if function.name == _KERNEL and function.regions and function.regions[0].blocks:
             entry = function.regions[0].blocks[0]
             _mark_reductions(entry, (argument.name for argument in entry.arguments), set())

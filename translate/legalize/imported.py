@@ -1,0 +1,42 @@
+"""Device functions that mlir-translate has imported from LLVM IR: compiled for one device, used for any.
+
+clang marks a kernel by its calling convention and compiles each function for the processor of one
+GPU. An image is for the device that the command line names, whatever the text was made for.
+"""
+
+from __future__ import annotations
+
+from mlir_offload.translate.gpu_module import CONVENTION, is_kernel
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import MLIR, Attribute
+
+_PLAIN = Attribute("#llvm.cconv<ccc>")
+# Those of LLVM IR for devices; other devices and the CPU have none of them.
+_OF_DEVICES = ("#llvm.cconv<ptx_", "#llvm.cconv<amdgpu_", "#llvm.cconv<spir_")
+_WITH_CONVENTION = frozenset({"llvm.func", "llvm.call"})
+_PROCESSOR = frozenset({"target_cpu", "target_features", "tune_cpu"})
+_PROCESSOR_WORDS = ('["target-cpu"', '["target-features"', '["tune-cpu"')
+_PASSTHROUGH = "passthrough"
+
+
+def use_any_device(function: Operation) -> None:
+    """Take from a function what says for which device it is, and mark it if it is a kernel."""
+    is_marked = is_kernel(function)
+    for operation in (function, *function.walk_inside()):
+        is_called = operation.name in _WITH_CONVENTION
+        if is_called and operation.attribute(CONVENTION).startswith(_OF_DEVICES):
+            operation.set_attribute(CONVENTION, _PLAIN)
+    signature = function.signature
+    signature.properties = _without_processor(signature.properties)
+    signature.attributes = _without_processor(signature.attributes)
+    if is_marked and not is_kernel(function):
+        function.set_attribute("gpu.kernel", Attribute(""))
+
+
+def _without_processor(attributes: dict[str, Attribute]) -> dict[str, Attribute]:
+    kept = {name: value for name, value in attributes.items() if name not in _PROCESSOR}
+    if _PASSTHROUGH in kept:
+        words = MLIR.split_list(kept[_PASSTHROUGH].strip()[1:-1])
+        left = [word for word in words if not word.startswith(_PROCESSOR_WORDS)]
+        kept[_PASSTHROUGH] = Attribute(f"[{', '.join(left)}]")
+    return kept
