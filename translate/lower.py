@@ -67,6 +67,7 @@ _PLACES = {
 _PIPELINE = "--pass-pipeline="
 _CAST = "builtin.unrealized_conversion_cast"
 _EXTERNAL, _INTERNAL = (f"#llvm.linkage<{name}>" for name in ("external", "internal"))
+_DEFAULT_VISIBILITY = "0 : i64"
 _TRIPLE = "llvm.target_triple"
 
 
@@ -337,6 +338,8 @@ def _internalize(operation: Operation) -> None:
     is_external = operation.attribute("linkage") == _EXTERNAL
     if is_external and _is_definition(operation) and not gpu_module.is_kernel(operation):
         operation.set_attribute("linkage", Attribute(_INTERNAL))
+        # HIP's is protected, which LLVM takes for external symbols only.
+        operation.set_attribute("visibility_", Attribute(_DEFAULT_VISIBILITY))
 
 
 def _is_definition(operation: Operation) -> bool:

@@ -57,11 +57,12 @@ int main() {
 IMPORTED = """\
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
+__device__ __attribute__((used, visibility("protected"))) int base = 1;
 __device__ __attribute__((noinline)) int twice(int x) { return 2 * x; }
 extern "C" __attribute__((global)) void swap_neighbors(int *p) {
   __shared__ int tile[4];
   int i = __nvvm_read_ptx_sreg_tid_x();
-  tile[i] = twice(p[i]);
+  tile[i] = twice(p[i]) + base;
   __syncthreads();
   p[i] = tile[i ^ 1];
 }
@@ -236,8 +237,8 @@ def test_device_code_of_clang_that_mlir_imports_runs_on_the_cpu(
     run(*clang, *BARE, "--cuda-device-only", "--cuda-gpu-arch=sm_90", source, "-o", module)
     run("/usr/lib/llvm-22/bin/mlir-translate", "--import-llvm", module, "-o", text)
     aliases, _, body = text.read_text().partition("module attributes {")
-    assert "ptx_kernelcc" in body
-    assert '"sm_90"' in body
+    for word in ("ptx_kernelcc", '"sm_90"', "@llvm.compiler.used", "protected"):
+        assert word in body
     text.write_text(f"{aliases}gpu.module @imported {{{body.partition('{')[2]}")
 
     objects = []
@@ -246,4 +247,4 @@ def test_device_code_of_clang_that_mlir_imports_runs_on_the_cpu(
         objects.append(file.with_suffix(".o"))
     run(*mlir_offload, *objects, "-o", tmp_path / "program")
 
-    run(tmp_path / "program", status=60)
+    run(tmp_path / "program", status=61)

@@ -207,6 +207,7 @@ def test_a_module_that_outlining_made_is_recognised(source: str) -> None:
             '%1 = "memref.generic_atomic_rmw"(%2, %3) ({\n      }) : (memref<?xf32>, index) -> f32',
             "generic_atomic_rmw",
         ),
+        ('%1 = "llvm.call_intrinsic"() <{intrin = "llvm.amdgcn.workitem.id.x"}> : () -> i32', "intrinsic of AMD GPUs"),
     ],
 )  # fmt: skip
 def test_device_operations_without_a_lowering_are_refused(operation: str, message: str) -> None:

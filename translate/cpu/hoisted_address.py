@@ -13,7 +13,7 @@ from mlir_offload.toolchain.pattern import ir_line, ir_pattern, ir_reference
 from mlir_offload.translate.cpu.text import Function, callee_name, references, symbol, type_end
 
 _CONSTANT_OPERATION = ir_pattern(
-    "`start``op:getelementptr|addrspacecast|bitcast|ptrtoint|inttoptr|trunc|add|sub|mul|shl|xor`"
+    "`start``op:getelementptr|bitcast|ptrtoint|inttoptr|trunc|add|sub|mul|shl|xor`"
     "`flags:flags`` ?``end`"
 )
 _ADDRESS = ir_pattern("%mo.e`number`")
@@ -21,7 +21,7 @@ _PHI = ir_line("`indent``local` = phi ")
 # What precedes a value of a phi; a constant array has no blank there.
 _INCOMING = "[ "
 _NAMED_TYPE = ir_pattern("`local` `end`")
-_CAST_OPERATIONS = frozenset({"addrspacecast", "bitcast", "inttoptr", "ptrtoint", "trunc"})
+_CAST_OPERATIONS = frozenset({"bitcast", "inttoptr", "ptrtoint", "trunc"})
 
 
 def place_addresses(
@@ -87,7 +87,7 @@ class _Entry:
         return line[:begin] + value + line[end + 1 :]
 
     def _operation(self, match: re.Match[str], operands: str) -> str:
-        if match["op"] == "addrspacecast":
+        if match["op"] == "bitcast":
             given, _, wanted = operands.rpartition(" to ")
             kind, _, value = given.rpartition(" ")
             if kind == wanted:

@@ -19,7 +19,8 @@ _ALIGN = ir_pattern(", align `bytes:number`")
 _ADDRESS_SPACE = ir_pattern("` ?`addrspace(`number`)")
 _POINTER_MANGLING = ir_pattern(".p`space:number``part_end`")
 _INTRINSIC = ir_pattern("@llvm.`dotted`(")
-_CAST = ir_pattern("= addrspacecast `type:ptr|<`")
+# An instruction, or an operation on constants.
+_CAST = ir_pattern("addrspacecast `type:ptr|<|(ptr|(<`")
 _SCALAR_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 _CACHE_LINE = 64
 # The pattern in which tensor maps and wgmma place matrices repeats after so many bytes.
@@ -98,7 +99,7 @@ def without_address_spaces(line: str) -> str:
     """Return the line with every pointer in address space 0, as on the CPU all are."""
     line = _ADDRESS_SPACE.sub("", line)
     line = _INTRINSIC.sub(lambda match: _POINTER_MANGLING.sub(".p0", match[0]), line)
-    return _CAST.sub(r"= bitcast \g<type>", line)
+    return _CAST.sub(r"bitcast \g<type>", line)
 
 
 def place_shared(function: Function, layout: SharedLayout, context: str) -> Function:

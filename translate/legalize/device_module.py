@@ -51,6 +51,7 @@ _KERNEL = "gpu.func"
 _KERNEL_ATTRIBUTES = {"kernel": Attribute(""), "workgroup_attributions": Attribute("0 : i64")}
 _FUNCTION, _RETURN = "func.func", "func.return"
 _LOWERED_FUNCTION = "llvm.func"
+_USED = frozenset({"llvm.used", "llvm.compiler.used"})
 # gpu.known_block_size and gpu.known_grid_size: what gpu.func has as attributes of its own.
 _KNOWN = "gpu.known_"
 _ALL_REDUCE = "gpu.all_reduce"
@@ -121,6 +122,8 @@ def use_documented_forms(module: Operation) -> None:
     """Bring a `gpu.module` to the forms that have a lowering."""
     module.edit_text(lambda text: with_memref_space(text, _PRIVATE_NUMBERS, _PRIVATE))
     _lower_nvgpu_types(module)
+    # The image keeps what kernels use, and what the host has entries for.
+    module.operations[:] = [one for one in module.operations if one.symbol not in _USED]
     for function in module.operations:
         _use_gpu_function(function)
         if function.name == _LOWERED_FUNCTION:

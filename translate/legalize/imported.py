@@ -11,10 +11,9 @@ from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import MLIR, Attribute
 
 _PLAIN = Attribute("#llvm.cconv<ccc>")
-# Those of LLVM IR for devices; other devices and the CPU have none of them.
-_OF_DEVICES = ("#llvm.cconv<ptx_", "#llvm.cconv<amdgpu_", "#llvm.cconv<spir_")
 _WITH_CONVENTION = frozenset({"llvm.func", "llvm.call"})
-_PROCESSOR = frozenset({"target_cpu", "target_features", "tune_cpu"})
+# Of a device, or without a meaning in an image: nobody compares the addresses of its functions.
+_DROPPED = frozenset({"target_cpu", "target_features", "tune_cpu", "unnamed_addr"})
 _PROCESSOR_WORDS = ('["target-cpu"', '["target-features"', '["tune-cpu"')
 _PASSTHROUGH = "passthrough"
 
@@ -23,8 +22,7 @@ def use_any_device(function: Operation) -> None:
     """Take from a function what says for which device it is, and mark it if it is a kernel."""
     is_marked = is_kernel(function)
     for operation in (function, *function.walk_inside()):
-        is_called = operation.name in _WITH_CONVENTION
-        if is_called and operation.attribute(CONVENTION).startswith(_OF_DEVICES):
+        if operation.name in _WITH_CONVENTION and operation.has(CONVENTION):
             operation.set_attribute(CONVENTION, _PLAIN)
     signature = function.signature
     signature.properties = _without_processor(signature.properties)
@@ -34,7 +32,7 @@ def use_any_device(function: Operation) -> None:
 
 
 def _without_processor(attributes: dict[str, Attribute]) -> dict[str, Attribute]:
-    kept = {name: value for name, value in attributes.items() if name not in _PROCESSOR}
+    kept = {name: value for name, value in attributes.items() if name not in _DROPPED}
     if _PASSTHROUGH in kept:
         words = MLIR.split_list(kept[_PASSTHROUGH].strip()[1:-1])
         left = [word for word in words if not word.startswith(_PROCESSOR_WORDS)]
