@@ -58,11 +58,12 @@ IMPORTED = """\
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
 __device__ __attribute__((used, visibility("protected"))) int base = 1;
+__device__ int *pointer = &base;
 __device__ __attribute__((noinline)) int twice(int x) { return 2 * x; }
 extern "C" __attribute__((global)) void swap_neighbors(int *p) {
   __shared__ int tile[4];
   int i = __nvvm_read_ptx_sreg_tid_x();
-  tile[i] = twice(p[i]) + base;
+  tile[i] = twice(p[i]) + *pointer;
   __syncthreads();
   p[i] = tile[i ^ 1];
 }

@@ -31,12 +31,12 @@ from mlir_offload.translate.cpu.region import has_barrier, split_at_barriers
 from mlir_offload.translate.cpu.replacement import define
 from mlir_offload.translate.cpu.rewrite import RewrittenModule
 from mlir_offload.translate.cpu.run import run_definition
+from mlir_offload.translate.cpu.shared import without_address_spaces
 from mlir_offload.translate.cpu.text import DeviceModule, Function, symbol, without_location
 
 Support = tuple[tuple[str, str], ...]
 
 _UNNAMED = ir_words("unnamed_addr", "local_unnamed_addr")
-_ADDRESS_SPACE = ir_pattern("`addrspace`")
 _TARGET_ATTRIBUTES = ir_pattern('"target-`cpu|features`"="`string`"` ?`')
 _INLINE_HINDRANCES = ir_words("noinline", "optnone", "convergent")
 _REFERENCE = ir_pattern("`global`")
@@ -281,7 +281,7 @@ def _plain_globals(module: DeviceModule, rewritten: RewrittenModule) -> Iterable
         if rest.startswith(("external ", "extern_weak ", "available_externally ")):
             msg = f"the device global {name!r} is declared but not defined in this gpu.module"
             raise SourceError(msg, hint="define it in the gpu.module that uses it")
-        plain = _UNNAMED.sub("", _ADDRESS_SPACE.sub("", f" {without_linkage(rest)}"))
+        plain = _UNNAMED.sub("", without_address_spaces(f" {without_linkage(rest)}"))
         yield name, f"{head} = internal{plain}"
 
 
