@@ -14,8 +14,7 @@ from mlir_offload.offload.container.precompiled_image import (
 )
 from mlir_offload.offload.device.kernel import DeviceKernel
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
-from mlir_offload.translate.gpu_module import POINTER_HINT, Kernel, launches_in
-from mlir_offload.translate.gpu_operation import argument_types
+from mlir_offload.translate.gpu_module import POINTER_HINT, Kernel, argument_types, launches_in
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import (

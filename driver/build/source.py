@@ -19,8 +19,12 @@ from mlir_offload.driver.compile.device import (
     ordered_targets,
 )
 from mlir_offload.driver.compile.host_code import dump_arguments, host_command
-from mlir_offload.driver.compile.image import DeviceModule, kernels_of, select_modules
-from mlir_offload.driver.compile.kind_build import build_of
+from mlir_offload.driver.compile.kind_build import (
+    DeviceModule,
+    build_of,
+    kernels_of,
+    select_modules,
+)
 from mlir_offload.driver.compile.normalize import (
     normalized,
     runs_transform_scripts,
@@ -28,10 +32,8 @@ from mlir_offload.driver.compile.normalize import (
 )
 from mlir_offload.driver.link import final_object
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
-from mlir_offload.driver.step import embed as step_embed
 from mlir_offload.driver.step import image_file
-from mlir_offload.driver.step.program import Split
-from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, load_split_files
+from mlir_offload.driver.step.split_file import ModuleFile, Split, SplitFiles, load_split_files
 from mlir_offload.driver.system.parallel import parallel_map, pool, run_concurrently
 from mlir_offload.offload import llvm_ir
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
@@ -349,13 +351,13 @@ def _embed(
     if binary is not None:
         executor.step(image_file.Package(images=images, for_clang=release, output=binary))
     kernels = {module: kernels_of(module.module) for module in device}
-    step = step_embed.Embed(
+    step = image_file.Embed(
         source=host,
         binary=binary,
         kinds=tuple(dict.fromkeys(target.kind for target in context.targets)),
         devices=tuple(module.ir for module in device),
         linked_images=tuple(
-            step_embed.LinkedImageFile(image.target.kind, image.path, names)
+            image_file.LinkedImageFile(image.target.kind, image.path, names)
             for module, names in kernels.items()
             for image in module.linked_images
         ),

@@ -32,18 +32,16 @@ from mlir_offload.driver.message.report import render_times, show, show_note
 from mlir_offload.driver.option.checks import check_flags, warn_of_unused
 from mlir_offload.driver.option.command_line import (
     MLIR_SUFFIXES,
+    STANDARD_INPUT,
     CompileOptions,
     Mode,
-    parse_arguments,
-)
-from mlir_offload.driver.option.inputs import (
-    STANDARD_INPUT,
     attached_archs,
     check_input,
     compiled_files,
     final_outputs,
     forget_link_lines,
     has_device_code,
+    parse_arguments,
     read_given,
 )
 from mlir_offload.driver.step import launcher as step_launcher

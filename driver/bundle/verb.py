@@ -15,8 +15,12 @@ from mlir_offload.driver.bundle.unit import LoweredUnit, lower_unit
 from mlir_offload.driver.compile.byproduct import check_outputs
 from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, parse_arguments
-from mlir_offload.driver.option.inputs import check_input
+from mlir_offload.driver.option.command_line import (
+    MLIR_SUFFIXES,
+    CompileOptions,
+    check_input,
+    parse_arguments,
+)
 from mlir_offload.driver.option.subcommand import check_spelled
 from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.driver.tools.choose import (

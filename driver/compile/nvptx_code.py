@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile import older
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import ImageFile, kernels_of, user_libraries
+from mlir_offload.driver.compile.kind_build import ImageFile, kernels_of, user_libraries
 from mlir_offload.driver.step.cuda import NvptxIr
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.toolchain.cuda import CudaToolkit

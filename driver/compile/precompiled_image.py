@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import ImageFile, targets_for
-from mlir_offload.driver.compile.kind_build import build_of
+from mlir_offload.driver.compile.kind_build import ImageFile, build_of, targets_for
 from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.offload.image import ImageForm

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mlir_offload.driver.compile.kind_build import Sdk, build_of
-from mlir_offload.offload.link.image_loss import links_device
+from mlir_offload.offload.link.dropped_image import links_device
 from mlir_offload.toolchain.inventory import Inventory
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.target import DEVICE_KINDS, Kind, parse_offload_arch

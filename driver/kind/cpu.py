@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile import device as device_code
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import (
+from mlir_offload.driver.compile.kind_build import (
     ImageFile,
+    KindBuild,
+    Sdk,
     kernels_of,
     user_libraries,
 )
-from mlir_offload.driver.compile.kind_build import KindBuild, Sdk
 from mlir_offload.driver.compile.older import not_taken, older_text, with_libraries
 from mlir_offload.driver.compile.runtime_cache import compile_runtime_source
 from mlir_offload.driver.link.sanitizer import sanitizer_library

@@ -12,11 +12,15 @@ from mlir_offload.driver.compile import kept_ptx as compile_kept_ptx
 from mlir_offload.driver.compile import linked_image
 from mlir_offload.driver.compile import older as compile_older
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import (
+from mlir_offload.driver.compile.kind_build import (
+    CppLanguage,
     DeviceModule,
     ImageFile,
+    KindBuild,
+    LinkTools,
+    Sdk,
+    SdkChoice,
 )
-from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools, Sdk, SdkChoice
 from mlir_offload.driver.compile.nvptx_code import CUDA_HINT, NvptxCode
 from mlir_offload.driver.kind import cuda_choice
 from mlir_offload.driver.message.report import show_note

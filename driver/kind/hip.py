@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.driver.compile.image import (
+from mlir_offload.driver.compile.kind_build import (
+    CppLanguage,
     ImageFile,
+    KindBuild,
+    LinkTools,
+    Sdk,
+    SdkChoice,
     kernels_of,
     user_libraries,
 )
-from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools, Sdk, SdkChoice
 from mlir_offload.driver.compile.older import not_taken, older_text, with_libraries
 from mlir_offload.driver.option.compile_options import DeviceCode
 from mlir_offload.driver.step.hip import AmdgpuCheck, AmdgpuIr, HipFatBinary

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile.image import ImageFile, kernels_of, user_libraries
-from mlir_offload.driver.compile.kind_build import KindBuild
+from mlir_offload.driver.compile.kind_build import ImageFile, KindBuild, kernels_of, user_libraries
 from mlir_offload.driver.compile.older import older_text
 from mlir_offload.driver.option.compile_options import DeviceCode
 from mlir_offload.driver.step.spirv import SpirvCheck, SpirvIr

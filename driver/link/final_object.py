@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import DeviceModule
-from mlir_offload.driver.compile.kind_build import builds_of
+from mlir_offload.driver.compile.kind_build import DeviceModule, builds_of
 from mlir_offload.driver.link.device_link import device_link
 from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
 from mlir_offload.driver.link.runtime import compile_runtime, host_runtime, memref_copy_objects

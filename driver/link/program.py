@@ -10,8 +10,13 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.host_code import host_command
-from mlir_offload.driver.compile.image import DeviceModule, ImageFile
-from mlir_offload.driver.compile.kind_build import build_of, builds_of, runtime_libraries
+from mlir_offload.driver.compile.kind_build import (
+    DeviceModule,
+    ImageFile,
+    build_of,
+    builds_of,
+    runtime_libraries,
+)
 from mlir_offload.driver.compile.linked_image import (
     linked_images,
     override_arguments,
@@ -33,8 +38,7 @@ from mlir_offload.driver.link.to_object import link_to_object
 from mlir_offload.driver.link.whole_archive import without_whole_archives
 from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.command_line import as_operand
-from mlir_offload.driver.option.inputs import CPP_SUFFIXES, parse_link_line
+from mlir_offload.driver.option.command_line import CPP_SUFFIXES, as_operand, parse_link_line
 from mlir_offload.driver.step.image_file import Package
 from mlir_offload.driver.step.object_file import DummyImage
 from mlir_offload.offload.abi import load_abi

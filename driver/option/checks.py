@@ -29,11 +29,12 @@ from mlir_offload.driver.option.subcommand import every_subcommand
 from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.toolchain.errors import InputOutputError, UsageError, joined
 from mlir_offload.toolchain.target import (
-    DEVICE_KINDS,
     HOST,
     SPIRV,
     Kind,
     Target,
+    all_kinds,
+    device_kind,
     kind_of_image,
     uses_cuda,
 )
@@ -301,9 +302,9 @@ def check_flags(
     _check_ptx(options, targets)
     held = [(kind_of_image(image.kind, image.triple), image.arch) for image in images]
     used = [*((target.kind, target.arch) for target in targets), *held]
-    for known in DEVICE_KINDS:
-        known.check_archs([arch for kind, arch in used if kind is known.name])
     kinds = {kind for kind, _ in used if kind is not None}
+    for known in filter(kinds.__contains__, all_kinds()):
+        device_kind(known).check_archs([arch for kind, arch in used if kind is known])
     _check_ptxas(options, kinds)
 
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import (
-    DEVICE_KINDS,
     Target,
     all_kinds,
+    cpp_suffixes,
     parse_offload_arch,
     uses_cuda,
 )
@@ -55,7 +55,7 @@ class DeviceCode(Enum):
 ANY_CLANG = "any"
 FAT_BINARY = ".fatbin"
 MLIR_SUFFIXES = frozenset({".mlir", ".mlirbc"})
-GPU_CPP = {kind.cpp_suffix: kind.name for kind in DEVICE_KINDS if kind.cpp_suffix}
+GPU_CPP = cpp_suffixes()
 """C++ with kernels: the kind that they are for, by the ending of the file."""
 COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP, ".ll", ".bc", ".s"})
 PREPROCESSED_SUFFIXES = COMPILED_SUFFIXES - {".ll", ".bc", ".s"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from mlir_offload.driver.message import options as message
-from mlir_offload.driver.option import action, nvcc
+from mlir_offload.driver.option import action
 from mlir_offload.driver.option.compile_options import (
     FAT_BINARY,
     Mode,
@@ -165,22 +165,22 @@ CACHES = Group("caches and launchers", (
     Option(("--launcher=",), "put a command, such as srun, before each step", value="COMMAND", program="always", does=action.store("launcher"), in_key=False, doc="put a command before each step: `srun`, `ccache`. Default: none"),
 ))
 OTHERS = Group("options of nvcc and hipcc, with a note that names ours", (
-    *(Option((name,), "as --offload-arch=", value="sm_NN", does=nvcc.architecture(name)) for name in ("-arch=", "-arch", "--gpu-architecture=", "-code=", "-code", "--gpu-code=", "--cuda-gpu-arch=")),
-    *(Option((name,), "as --offload-arch=", value="arch=...,code=...", does=nvcc.generated_code(name.rstrip("="))) for name in ("-gencode", "-gencode=", "--generate-code=")),
-    Option(("-ptx", "--ptx"), "as --offload-device-only -S", does=nvcc.device_form("-ptx", "-S", ".ptx")),
-    Option(("-cubin", "--cubin"), "as --offload-device-only -c", does=nvcc.device_form("-cubin", "-c", ".cubin")),
-    Option(("--genco",), "as --offload-device-only -c", does=nvcc.device_form("--genco", "-c", ".hsaco")),
-    Option(("-fatbin", "--fatbin"), "the device code of all architectures in one fat binary", does=nvcc.device_form("-fatbin", "", FAT_BINARY), doc="write the device code of all architectures into one fat binary for each `gpu.module`: cubins and PTX in `FILE.fatbin`, code objects for AMD in `FILE.hipfb`; `cuModuleLoad` and `hipModuleLoad` read these"),
-    Option(("-dc", "--device-c"), "as -fgpu-rdc -c", does=nvcc.translated("-dc", "-fgpu-rdc -c")),
-    *(Option((name,), "as -fgpu-rdc, -fno-gpu-rdc", value="BOOL", values=("true", "false"), is_closed=True, does=nvcc.relocatable(name)) for name in ("-rdc=", "--relocatable-device-code=")),
-    Option(("-G", "--device-debug"), "as -g -O0", does=nvcc.translated("-G", "-g -O0")),
-    Option(("-lineinfo", "--generate-line-info"), "as -g", does=nvcc.translated("-lineinfo", "-g")),
-    Option(("-use_fast_math", "--use_fast_math"), "as -ffast-math", does=nvcc.translated("-use_fast_math", "-ffast-math")),
-    *(Option((name,), "as --maxrregcount=", value="N", does=nvcc.translated(name, "--maxrregcount={}")) for name in ("-maxrregcount=", "-maxrregcount")),
-    *(Option((name,), "pass the options to the host compiler", value="OPTION,...", program="path", does=nvcc.host_arguments) for name in ("-Xcompiler", "-Xcompiler=", "--compiler-options=")),
-    *(Option((name,), "no effect", value="PROGRAM", does=nvcc.no_effect(name, "clang of --llvm= compiles host code")) for name in ("-ccbin", "-ccbin=", "--compiler-bindir=")),
-    *(Option((name,), "no effect", does=nvcc.no_effect(name, "clang does it always")) for name in ("--expt-relaxed-constexpr", "-expt-relaxed-constexpr", "--expt-extended-lambda", "-expt-extended-lambda", "--extended-lambda", "-extended-lambda")),
-    *(Option((name,), "as --offload-arch=", value="gfxNNN", does=nvcc.translated(name, "--offload-arch={}")) for name in ("--amdgpu-target=",)),
+    *(Option((name,), "as --offload-arch=", value="sm_NN", does=action.architecture(name)) for name in ("-arch=", "-arch", "--gpu-architecture=", "-code=", "-code", "--gpu-code=", "--cuda-gpu-arch=")),
+    *(Option((name,), "as --offload-arch=", value="arch=...,code=...", does=action.generated_code(name.rstrip("="))) for name in ("-gencode", "-gencode=", "--generate-code=")),
+    Option(("-ptx", "--ptx"), "as --offload-device-only -S", does=action.device_form("-ptx", "-S", ".ptx")),
+    Option(("-cubin", "--cubin"), "as --offload-device-only -c", does=action.device_form("-cubin", "-c", ".cubin")),
+    Option(("--genco",), "as --offload-device-only -c", does=action.device_form("--genco", "-c", ".hsaco")),
+    Option(("-fatbin", "--fatbin"), "the device code of all architectures in one fat binary", does=action.device_form("-fatbin", "", FAT_BINARY), doc="write the device code of all architectures into one fat binary for each `gpu.module`: cubins and PTX in `FILE.fatbin`, code objects for AMD in `FILE.hipfb`; `cuModuleLoad` and `hipModuleLoad` read these"),
+    Option(("-dc", "--device-c"), "as -fgpu-rdc -c", does=action.translated("-dc", "-fgpu-rdc -c")),
+    *(Option((name,), "as -fgpu-rdc, -fno-gpu-rdc", value="BOOL", values=("true", "false"), is_closed=True, does=action.relocatable(name)) for name in ("-rdc=", "--relocatable-device-code=")),
+    Option(("-G", "--device-debug"), "as -g -O0", does=action.translated("-G", "-g -O0")),
+    Option(("-lineinfo", "--generate-line-info"), "as -g", does=action.translated("-lineinfo", "-g")),
+    Option(("-use_fast_math", "--use_fast_math"), "as -ffast-math", does=action.translated("-use_fast_math", "-ffast-math")),
+    *(Option((name,), "as --maxrregcount=", value="N", does=action.translated(name, "--maxrregcount={}")) for name in ("-maxrregcount=", "-maxrregcount")),
+    *(Option((name,), "pass the options to the host compiler", value="OPTION,...", program="path", does=action.host_arguments) for name in ("-Xcompiler", "-Xcompiler=", "--compiler-options=")),
+    *(Option((name,), "no effect", value="PROGRAM", does=action.no_effect(name, "clang of --llvm= compiles host code")) for name in ("-ccbin", "-ccbin=", "--compiler-bindir=")),
+    *(Option((name,), "no effect", does=action.no_effect(name, "clang does it always")) for name in ("--expt-relaxed-constexpr", "-expt-relaxed-constexpr", "--expt-extended-lambda", "-expt-extended-lambda", "--extended-lambda", "-extended-lambda")),
+    *(Option((name,), "as --offload-arch=", value="gfxNNN", does=action.translated(name, "--offload-arch={}")) for name in ("--amdgpu-target=",)),
 ))
 ACTIONS = Group("what happens", (
     Option(("-###",), "show each step, write nothing", does=action.put(dry_run=True), doc="show each step as a line that can be pasted into a shell; write no output"),

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from mlir_offload.driver.message.report import speaks_to_people
 from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.project.run import StepEnd
-from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.driver.system.workspace import make_directory
 from mlir_offload.toolchain.errors import ToolFailedError
 from mlir_offload.toolchain.process import (

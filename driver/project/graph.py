@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.option.command_line import (
     COMPILED_SUFFIXES,
+    CPP_SUFFIXES,
     GPU_CPP,
     MLIR_SUFFIXES,
 )
 from mlir_offload.driver.option.compile_options import PREPROCESSED_SUFFIXES
-from mlir_offload.driver.option.inputs import CPP_SUFFIXES
 from mlir_offload.driver.project.file import (
     LinkTarget,
     Project,

@@ -16,11 +16,11 @@ from mlir_offload.offload.link.coverage import (
     uncovered_kernels,
     unregistered_kernels,
 )
+from mlir_offload.offload.link.dropped_image import find_loss
 from mlir_offload.offload.link.duplicate import merged_kernels
 from mlir_offload.offload.link.finding import Finding, listed, raise_findings
 from mlir_offload.offload.link.grouping import LinkedImages
 from mlir_offload.offload.link.held_image import device_arch, loaded_images
-from mlir_offload.offload.link.image_loss import find_loss
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ OTHER_KINDS = frozenset(
 LATER = {
     "json",
     "mlir_offload.driver.build.source",
-    "mlir_offload.driver.step.program",
+    "mlir_offload.driver.step.split_file",
 }
 
 

@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.device.ptx_image import read_ptx
-from mlir_offload.offload.host.module import kernel_signatures
+from mlir_offload.offload.ir_syntax import kernel_signatures
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.translate.downgrade.kernel import read_bounds
 

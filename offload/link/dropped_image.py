@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.abi import OffloadAbi
-from mlir_offload.offload.abi_table import offload_table, row_of
+from mlir_offload.offload.abi import OffloadAbi, offload_table, row_of
 from mlir_offload.offload.container.packager import ImageArgument, packaged_image_kind
 from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
 from mlir_offload.toolchain.byte_view import ByteView
