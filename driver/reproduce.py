@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from msgspec import Struct, field
 
 from mlir_offload.driver import __version__
-from mlir_offload.driver.message.form import failure_messages
+from mlir_offload.driver.message.diagnostic import failure_messages
 from mlir_offload.driver.message.journal import Failure, Journal, Step
 from mlir_offload.driver.message.report import render_error, report
 from mlir_offload.driver.option.compile_options import DeviceFlags, with_library

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.build import source as build_source
 from mlir_offload.driver.compile import device, host_code
-from mlir_offload.driver.compile.byproduct import check_outputs, withdrawn_on_failure
 from mlir_offload.driver.compile.context import Build, BuildContext, open_build
+from mlir_offload.driver.compile.outputs import check_outputs, remove_outputs_on_failure
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.driver.step import image_container, split_file
 from mlir_offload.driver.step.compiler_step import HermeticStep, HostStep, ImageStep
@@ -50,7 +50,10 @@ def run_hermetic_step(step: HermeticStep, runner: Runner) -> None:
     options = parse_arguments(step.compiler_words)
     output = Path(step.output)
     check_outputs(options)
-    with withdrawn_on_failure(options), open_build(options, runner, slots=JobSlots(1)) as opened:
+    with (
+        remove_outputs_on_failure(options),
+        open_build(options, runner, slots=JobSlots(1)) as opened,
+    ):
         source = _copy(Path(step.source), opened.workspace)
         tools = ToolWatch()
         work = _Work(step, _context(opened, step, tools), source)

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from mlir_offload.driver.bundle.pack import pack_bundle
 from mlir_offload.driver.bundle.requirement import llvm_requirement
 from mlir_offload.driver.bundle.unit import LoweredUnit, lower_unit
-from mlir_offload.driver.compile.byproduct import check_outputs
 from mlir_offload.driver.compile.context import Build, BuildContext, open_build
+from mlir_offload.driver.compile.outputs import check_outputs
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import (
     MLIR_SUFFIXES,

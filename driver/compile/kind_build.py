@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.driver.compile import older
+from mlir_offload.driver.compile import downgrade
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.driver.step.step import PackagedImage, Step
@@ -314,7 +314,7 @@ class KindBuild:
         self, context: BuildContext, source: Path, module: ModuleFile, lowered: Path
     ) -> Path:
         """Return the LLVM IR that a bundle holds of a lowered module: with its target, its kernels marked."""
-        text = older.older_text(context, lowered, context.consumer, str(source))
+        text = downgrade.downgraded_text(context, lowered, context.consumer, str(source))
         path = lowered.with_suffix(f".{self.bundle_ending}.ll")
         step = self.bundled_ir(context.consumer, text, kernels_of(module), path)
         context.executor.step(step)

@@ -54,7 +54,7 @@ def _why_not(context: BuildContext, modules: Sequence[ModuleFile]) -> str:
     if any(module.module.targets or module.objects for module in modules):
         return "targets or objects are attached to it"
     # A final object keeps PTX, which a step does not give back.
-    return "with -fno-gpu-rdc it is linked at once" if context.options.makes_final_objects else ""
+    return "with -fno-gpu-rdc it is linked at once" if context.options.makes_non_rdc_objects else ""
 
 
 def launch_host_lowering(

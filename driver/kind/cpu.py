@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile import device as device_code
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.downgrade import downgraded_text, not_taken, with_libraries
 from mlir_offload.driver.compile.kind_build import (
     ImageFile,
     KindBuild,
@@ -18,7 +19,6 @@ from mlir_offload.driver.compile.kind_build import (
     kernels_of,
     user_libraries,
 )
-from mlir_offload.driver.compile.older import not_taken, older_text, with_libraries
 from mlir_offload.driver.compile.runtime_cache import compile_runtime_source
 from mlir_offload.driver.link.sanitizer import sanitizer_library
 from mlir_offload.driver.message.report import show_note
@@ -57,7 +57,7 @@ def _make_image(
     """Make the image of a lowered module for the CPU that this is."""
     libraries = user_libraries(context, source, target, lowered)
     prepared = _cpu_ir(context, source, module, lowered, libraries)
-    prepared = older_text(context, prepared, context.llvm.version.major, str(source))
+    prepared = downgraded_text(context, prepared, context.llvm.version.major, str(source))
     return _finish_image(context, prepared, _image_file(context, lowered, target), libraries)
 
 
@@ -201,7 +201,7 @@ def _collapse(
     llvm = context.llvm
     if llvm.library is None:
         return False
-    older = older_text(context, text, llvm.version.major, str(source))
+    older = downgraded_text(context, text, llvm.version.major, str(source))
     names = [kernel.symbol for kernel in module.module.kernels]
     command = cpu_collapse_command(llvm.library, older, output, names, str(source))
     context.executor.tool(command, output, diagnose=partial(not_taken, context))
@@ -213,7 +213,9 @@ def _inline(context: BuildContext, source: Path, text: Path, output: Path) -> bo
     executor, llvm = context.executor, context.llvm
     major = llvm.version.major
     if llvm.has("opt"):
-        command = cpu_prepare_command(llvm, older_text(context, text, major, str(source)), output)
+        command = cpu_prepare_command(
+            llvm, downgraded_text(context, text, major, str(source)), output
+        )
         executor.tool(command, output, diagnose=partial(not_taken, context))
         return True
     if llvm == context.mlir and is_written_in_process(major):
@@ -280,7 +282,7 @@ class CpuBuild(KindBuild):
     ) -> Path:
         """Return the LLVM IR, rewritten for the CPU."""
         text = _cpu_ir(context, source, module, lowered)
-        return older_text(context, text, context.consumer, str(source))
+        return downgraded_text(context, text, context.consumer, str(source))
 
     def bundled_image(
         self, context: BuildContext, _bundle: Path, module: ModuleFile, target: Target, /

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.compile import downgrade as compile_downgrade
 from mlir_offload.driver.compile import kept_ptx as compile_kept_ptx
 from mlir_offload.driver.compile import linked_image
-from mlir_offload.driver.compile import older as compile_older
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.kind_build import (
     CppLanguage,
@@ -76,17 +76,19 @@ def _make_bitcode(
 ) -> ImageFile:
     """Make bitcode by the clang of the release that links."""
     # Whether it can be is known then, in a dry run too.
-    older = compile_older.older_text(context, lowered, context.consumer, str(source), decides=True)
+    older = compile_downgrade.downgraded_text(
+        context, lowered, context.consumer, str(source), decides=True
+    )
     image = _image_file(context, lowered, target)
     is_assembled = context.options.needs_ptxas
     code = NvptxCode(context, source, module, older, image, context.llvm, is_assembled)
     ready, codegen, libdevice = code.prepare()
     command = nvptx_bitcode_command(context.llvm, ready, image.path, codegen, libdevice)
     context.executor.tool(
-        command, image.path, diagnose=lambda done: compile_older.not_taken(context, done)
+        command, image.path, diagnose=lambda done: compile_downgrade.not_taken(context, done)
     )
     if older != lowered:
-        compile_older.check_older_bitcode(
+        compile_downgrade.verify_downgraded_bitcode(
             context, lowered, image.path, replace(codegen, libraries=())
         )
     return image
@@ -98,12 +100,14 @@ def _make_cubin(
     """Make a cubin, by the clang of the release that lowers where there is one."""
     executor, cuda = context.executor, context.cuda
     llvm = context.mlir if context.mlir.has("clang") else context.llvm
-    text = compile_older.older_text(context, lowered, llvm.version.major, str(source))
+    text = compile_downgrade.downgraded_text(context, lowered, llvm.version.major, str(source))
     image = ImageFile(lowered.with_suffix(f".{target.arch}.o"), target)
     ready, codegen, libdevice = NvptxCode(context, source, module, text, image, llvm).prepare()
     assembly = compile_kept_ptx.assembly_file(image)
     command = nvptx_assembly_command(llvm, ready, assembly, codegen, libdevice)
-    executor.tool(command, assembly, diagnose=lambda done: compile_older.not_taken(context, done))
+    executor.tool(
+        command, assembly, diagnose=lambda done: compile_downgrade.not_taken(context, done)
+    )
     if context.options.debug:
         timed = assembly.with_suffix(".timed.s")
         executor.step(PtxTime(source=assembly, time=context.source_time, output=timed))

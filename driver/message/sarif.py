@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 from mlir_offload.driver import __version__
+from mlir_offload.driver.message.diagnostic import PROGRAM, Diagnostic
 from mlir_offload.driver.message.escape import harmless_json
-from mlir_offload.driver.message.form import PROGRAM, Message
 from mlir_offload.toolchain.errors import Place
 from mlir_offload.toolchain.skew.rule import is_rule_name, load_rules
 from mlir_offload.translate.tool_message import Severity
@@ -29,7 +29,7 @@ _LEVELS = {
 _WARNING_FLAG = re.compile(r" \[(-W[^\]]+)\]$")
 
 
-def render_sarif(messages: Sequence[Message], status: int) -> str:
+def render_sarif(messages: Sequence[Diagnostic], status: int) -> str:
     """Return the document of a whole run of mlir-offload that ended with an exit status."""
     rules = list(dict.fromkeys(_rule(message) for message in messages))
     run = {
@@ -63,7 +63,7 @@ def _described(rule: str) -> dict[str, Any]:
     }
 
 
-def _rule(message: Message) -> str:
+def _rule(message: Diagnostic) -> str:
     """Return what the message is an instance of: a rule, a class, a warning's flag, or its tool."""
     if message.rule:
         return message.rule
@@ -73,7 +73,7 @@ def _rule(message: Message) -> str:
     return f"{message.tool}/{flag[1] if flag else message.severity}"
 
 
-def _result(message: Message, rules: Sequence[str]) -> dict[str, Any]:
+def _result(message: Diagnostic, rules: Sequence[str]) -> dict[str, Any]:
     rule = _rule(message)
     text = f"{message.text}\nhint: {message.hint}" if message.hint else message.text
     properties = {

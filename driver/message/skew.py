@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.message import form
+from mlir_offload.driver.message import diagnostic
 from mlir_offload.driver.message.options import MessageOptions
 from mlir_offload.offload.skew.check import SkewFinding
 from mlir_offload.toolchain.errors import parse_place
@@ -33,9 +33,9 @@ def is_note(finding: SkewFinding) -> bool:
     return finding.severity is RuleSeverity.NOTE
 
 
-def message_of(finding: SkewFinding) -> form.Message:
+def message_of(finding: SkewFinding) -> diagnostic.Diagnostic:
     """Return the message of a finding."""
-    return form.Message(
+    return diagnostic.Diagnostic(
         tool_message.Severity(finding.severity),
         finding.text,
         parse_place(finding.location),

@@ -422,7 +422,7 @@ def generated_code(option: str) -> _READ:
         words += [
             f"--cuda-include-ptx={name}"
             for name, code in zip(names, codes, strict=True)
-            if code.startswith("compute_") and options.makes_final_objects
+            if code.startswith("compute_") and options.makes_non_rdc_objects
         ]
         return _read(options, f"{option} {value}", " ".join(words))
 

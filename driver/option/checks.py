@@ -330,5 +330,5 @@ def _check_ptx(options: CompileOptions, targets: Sequence[Target]) -> None:
     if missing and targets:
         msg = f"--cuda-include-ptx={missing}: nothing is compiled for {missing}"
         raise UsageError(msg, hint=f"add {missing} to --offload-arch=")
-    if wanted and not options.makes_final_objects:
+    if wanted and not options.makes_non_rdc_objects:
         show_note("--cuda-include-ptx= is unused: without -fno-gpu-rdc NVIDIA's tools drop PTX")

@@ -431,7 +431,7 @@ def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]
     }
 
 
-def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
+def read_link_inputs(options: CompileOptions) -> tuple[ObjectContents, ...]:
     """Look for device code in objects, libraries and LLVM IR on the link line, each file once.
 
     A shared library has had its device link: it registers its own kernels, with its own runtime.

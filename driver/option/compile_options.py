@@ -265,7 +265,7 @@ class CompileOptions(Struct, frozen=True):
         if self.mode is Mode.DEVICE:
             return DeviceCode.BITCODE if self.emit_llvm else DeviceCode.OBJECT
         links_at_once = self.mode is Mode.LINK and not self.has_gpu_cpp and not self.gpu_rdc
-        is_final = links_at_once or self.is_for_any_clang or self.makes_final_objects
+        is_final = links_at_once or self.is_for_any_clang or self.makes_non_rdc_objects
         return DeviceCode.OBJECT if is_final else DeviceCode.BITCODE
 
     @property
@@ -289,7 +289,7 @@ class CompileOptions(Struct, frozen=True):
         )
 
     @property
-    def makes_final_objects(self) -> bool:
+    def makes_non_rdc_objects(self) -> bool:
         """Return whether device code is linked object by object, so that any linker takes them."""
         return self.gpu_rdc is False
 

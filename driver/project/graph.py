@@ -181,7 +181,7 @@ class _VariantPlan(Struct, frozen=True):
         place = self._place(module.path)
         plan = ModulePlan(self.variant.name, module.path, place, tools, targets, attached)
         yield plan.split()
-        if not tools.options.makes_final_objects:
+        if not tools.options.makes_non_rdc_objects:
             yield from (plan.device(target) for target in targets)
         yield plan.join()
 

@@ -52,11 +52,11 @@ class ModulePlan(Struct, frozen=True):
     @property
     def count(self) -> int:
         """Return how many steps the module has."""
-        return 2 + (0 if self.tools.options.makes_final_objects else len(self.targets))
+        return 2 + (0 if self.tools.options.makes_non_rdc_objects else len(self.targets))
 
     def whole(self) -> ProjectStep:
         """Return the step that does all of them."""
-        is_final = self.tools.options.makes_final_objects
+        is_final = self.tools.options.makes_non_rdc_objects
         steps = [self.split(), *(() if is_final else map(self.device, self.targets)), self.join()]
         depfiles = [step.action.depfile for step in steps if step.action.depfile]
         whole = ModuleStep(
@@ -101,7 +101,7 @@ class ModulePlan(Struct, frozen=True):
 
     def join(self) -> ProjectStep:
         """Return the step that makes the object; a final one takes the device code as it is made."""
-        output, is_final = beside(self.place, ".o"), self.tools.options.makes_final_objects
+        output, is_final = beside(self.place, ".o"), self.tools.options.makes_non_rdc_objects
         images = () if is_final else tuple(map(self._images, self.targets))
         libraries = tuple(self._libraries(self.targets)) if is_final else ()
         depfile = beside(output, ".d") if libraries else None

@@ -178,7 +178,7 @@ def _context(step: BuildStep, opened: Build, tools: ToolWatch) -> BuildContext:
 def _kinds_made(step: BuildStep, options: CompileOptions, kinds: set[Kind]) -> set[Kind]:
     """Return the kinds of images that a step makes, whose tools take part in it."""
     if isinstance(step, JoinStep):
-        return kinds if options.makes_final_objects else set()
+        return kinds if options.makes_non_rdc_objects else set()
     if isinstance(step, SourceStep):
         kind = GPU_CPP.get(options.inputs[0].suffix)
         return {kind} if kind else set()
@@ -266,7 +266,7 @@ def _write_container(work: _Work, module: DeviceModule, image: ImageFile, output
 
 def _join(work: _Work, step: JoinStep) -> None:
     context = work.context
-    is_final = context.options.makes_final_objects
+    is_final = context.options.makes_non_rdc_objects
     if len(step.image_files) != (0 if is_final else len(context.targets)):
         msg = "--join-step takes --device=FILE and an --images=FILE for each architecture"
         raise UsageError(msg)

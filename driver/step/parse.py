@@ -29,7 +29,7 @@ _MODULES: Mapping[str, Sequence[str]] = {
     "hip": ("amdgpu-ir", "amdgpu-check", "hip-fat-binary"),
     "spirv": ("spirv-ir", "spirv-check"),
     "cpu": ("cpu-ir", "cpu-inline", "cpu-split"),
-    "older": ("downgrade", "same-kernels"),
+    "downgrade": ("downgrade", "same-kernels"),
     "image_file": ("package", "unpack", "embed"),
     "object_file": (
         *("dummy-image", "members", "detach", "relocatable-linker"),

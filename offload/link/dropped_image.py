@@ -103,7 +103,7 @@ def check_image_content(
     return kind
 
 
-def find_loss(image: PackagedImage, abi: OffloadAbi) -> str:
+def find_drop_reason(image: PackagedImage, abi: OffloadAbi) -> str:
     """Return why the linker wrapper of a release would lose an image of an object; empty if it links.
 
     Some releases fail at such an image, others link silently.

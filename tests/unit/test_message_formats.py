@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 from support.sarif import SARIF_SUBSET
 
-from mlir_offload.driver.message.form import (
-    Message,
+from mlir_offload.driver.message.diagnostic import (
+    Diagnostic,
     error_class,
     failure_messages,
     tool_messages,
@@ -27,7 +27,7 @@ from mlir_offload.toolchain.errors import Place, parse_place
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.translate.tool_message import Severity
 
-FULL = Message(
+FULL = Diagnostic(
     Severity.ERROR,
     "no such kernel, 100%",
     Place("a b/k.mlir", 3, 5, 9),
@@ -41,8 +41,8 @@ FULL = Message(
     1,
     fix="kern",
 )
-BARE = Message(Severity.NOTE, "compiling for the CPU")
-WARNING = Message(Severity.WARNING, "unused 'x' [-Wunused]", Place("/src/m.c", 1), tool="clang")
+BARE = Diagnostic(Severity.NOTE, "compiling for the CPU")
+WARNING = Diagnostic(Severity.WARNING, "unused 'x' [-Wunused]", Place("/src/m.c", 1), tool="clang")
 ALL = (FULL, BARE, WARNING)
 
 
@@ -77,7 +77,7 @@ def test_json_says_all_that_is_known_and_nothing_else() -> None:
 
 def test_a_name_that_is_no_utf8_leaves_a_line_of_json() -> None:
     name = b"caf\xe9.mlir".decode("utf-8", "surrogateescape")
-    line = render_json(Message(Severity.ERROR, name, Place(name, 1)))
+    line = render_json(Diagnostic(Severity.ERROR, name, Place(name, 1)))
     assert line.isascii()
     assert json.loads(line)["line"] == 1
 
@@ -125,7 +125,7 @@ def test_github_gets_one_line_with_its_own_escapes() -> None:
         "::no such kernel, 100%25%0Aline%0A  ^%0Ahint: define it"
     )
     assert render_github(BARE) == "::notice::compiling for the CPU"
-    odd = Message(Severity.WARNING, "x", Place("a,b:c.mlir"))
+    odd = Diagnostic(Severity.WARNING, "x", Place("a,b:c.mlir"))
     assert render_github(odd) == "::warning file=a%2Cb%3Ac.mlir::x"
 
 

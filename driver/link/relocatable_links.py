@@ -64,7 +64,7 @@ class DeviceLinkedInputs(Struct, frozen=True):
     apart: tuple[str, ...] = ()
 
 
-def finish_collisions(
+def isolate_duplicates(
     context: BuildContext, contents: Sequence[ObjectContents], device_link: DeviceLink
 ) -> DeviceLinkedInputs:
     """Finish all but one of the objects that define kernels of one name.

@@ -85,7 +85,7 @@ def depfile_places(options: CompileOptions) -> tuple[Path, ...]:
 
 
 @contextlib.contextmanager
-def withdrawn_on_failure(options: CompileOptions) -> Iterator[None]:
+def remove_outputs_on_failure(options: CompileOptions) -> Iterator[None]:
     """Remove older outputs where a new one cannot be made, as clang does: nobody takes one for it."""
     try:
         yield
@@ -93,11 +93,11 @@ def withdrawn_on_failure(options: CompileOptions) -> Iterator[None]:
         if not options.dry_run:
             for output in all_outputs(options):
                 if output != STANDARD_OUTPUT:
-                    _withdraw(output)
+                    _remove(output)
         raise
 
 
-def _withdraw(output: Path) -> None:
+def _remove(output: Path) -> None:
     with contextlib.suppress(OSError):
         if output.is_file():
             output.unlink()
