@@ -248,7 +248,7 @@ def _operation_row(row: Row, checked: Sequence[int]) -> tuple[str, ...]:
         if target in row
         else ("executed" if is_executed(row, target, checked) else "compiled")
         if target in linked
-        else "no: refused at link"
+        else "no: rejected at link"
         for target in devices
     )
     names = ", ".join(f"`{name}`" for name in row["op"])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CodeMakers(Struct, frozen=True):
-    """Who makes device code: the LLVM that lowers and the one that links, by number, and CUDA.
+    """Who makes device code: the lowering LLVM and the one that links, by number, and CUDA.
 
     `is_assembled`: by its ptxas, before the link.
     """
@@ -159,7 +159,7 @@ def library_arguments(library: Path) -> tuple[str, ...]:
     return str(library), f"-Wl,-rpath,{library.parent}"
 
 
-_HINT = "name the release that links, with --for-clang=N"
+_HINT = "name the linking LLVM, with --for-clang=N"
 
 
 def check_kinds(kinds: Iterable[Kind], abis: Sequence[OffloadAbi]) -> None:

@@ -79,9 +79,7 @@ def read_binaries(operations: Iterable[Operation], locations: Locations) -> tupl
             other = owners.setdefault(kernel.name, binary.name)
             if other != binary.name:
                 msg = f"kernel @{kernel.name} is in gpu.binary @{binary.name} and in gpu.binary @{other}"
-                hint = (
-                    "compile them in files of their own: code that is made already keeps its names"
-                )
+                hint = "compile them in files of their own: precompiled device code keeps its names"
                 raise SourceError(msg, hint=hint, location=binary.location)
     return found
 

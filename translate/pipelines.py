@@ -83,7 +83,7 @@ class Recipe(Struct, frozen=True):
     def _check(self, parts: Iterable[str]) -> None:
         """Raise CompatibilityError for a part that this build was found to lower wrongly."""
         for part in sorted(self.failed.keys() & set(parts)):
-            msg = f"the LLVM that lowers fails in a part that the program needs ({part}): {self.failed[part]}"
+            msg = f"the lowering LLVM fails in a part that the program needs ({part}): {self.failed[part]}"
             raise CompatibilityError(msg, hint="lower with another release (--llvm=)")
 
     def _nvgpu(self, needs: frozenset[str]) -> str:

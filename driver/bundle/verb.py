@@ -87,7 +87,7 @@ def _checked_output(options: CompileOptions) -> Path:
 
 def _default_archs() -> tuple[str, ...]:
     """Return the one device that every machine has: what this one has says nothing of the other."""
-    show_note("no --offload-arch=: for the CPU of the machine that links (--offload-arch=host)")
+    show_note("no --offload-arch=: for the CPU of the link host (--offload-arch=host)")
     return ("host",)
 
 
@@ -99,7 +99,7 @@ def _without_places(options: CompileOptions) -> tuple[PrefixMap, ...]:
 
 
 def _context(opened: Build) -> BuildContext:
-    """Choose the release that lowers; the one that links is not here."""
+    """Choose the lowering LLVM; the one that links is not here."""
     options = opened.options
     places = places_for(options.llvm, options.cuda_path)
     roles = (Role.LOWER,)
@@ -124,7 +124,7 @@ def _context(opened: Build) -> BuildContext:
 def _with_consumer(context: BuildContext) -> tuple[BuildContext, LlvmRequirement]:
     """Return the context for the releases that are to link, and which those are.
 
-    Where the user names none, as many as can be: the entries of the release that lowers, or those
+    Where the user names none, as many as can be: the entries of the lowering LLVM, or those
     for any release where newer ones have others; the number of kind hip goes with no others.
     """
     producer = context.mlir.version.major

@@ -232,7 +232,7 @@ class BuildContext(Struct, frozen=True):
 
     @property
     def consumer(self) -> int:
-        """Return the LLVM release that links what is written: its major number."""
+        """Return the linking LLVM what is written: its major number."""
         return self.releases.consumer
 
     @property

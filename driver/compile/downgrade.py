@@ -53,7 +53,7 @@ def with_libraries(
 def verify_downgraded_bitcode(
     context: BuildContext, lowered: Path, image: Path, codegen: DeviceCodegen
 ) -> None:
-    """Have the release that links generate code of the bitcode, and compare its kernels with the text's.
+    """Have the linking LLVM generate code of the bitcode, and compare its kernels with the text's.
 
     ptxas is asked too, where it is there: inline assembly may want a newer PTX than the release writes.
     Raises CompatibilityError where it cannot, and where a kernel or a bound of its launches got lost.
@@ -71,7 +71,7 @@ def verify_downgraded_bitcode(
 
 
 def not_taken(context: BuildContext, failed: Completed) -> MlirOffloadError:
-    """Return the error of the clang that links; where another release wrote its input, it says so."""
+    """Return the error of the linking clang; where another release wrote its input, it says so."""
     error = tool_failed(failed)
     missing = _NOT_SELECTED.search(failed.stderr)
     if missing is not None:

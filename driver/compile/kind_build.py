@@ -363,7 +363,7 @@ class KindBuild:
         return "", ""
 
     def bundle_needs(self, _manifest: MobManifest, /) -> Iterator[str]:
-        """Yield what a bundle needs on the machine that links it, as its readers are told."""
+        """Yield what a bundle needs on the link host it, as its readers are told."""
         return iter(())
 
     def bundle_findings(

@@ -75,7 +75,7 @@ def _make_image(
 def _disassembled(
     context: BuildContext, source: Path, module: ModuleFile, given: ObjectFile
 ) -> Path:
-    """Return the bitcode as the text of the release that lowers, as if that had lowered it."""
+    """Return the bitcode as the text of the lowering LLVM, as if that had lowered it."""
     release = context.mlir.version.major
     if given.image.producer > release:
         msg = (

@@ -18,7 +18,7 @@ _SHOWN_PARTS = 3
 
 
 class Combination(Struct, frozen=True):
-    """The release that lowers, the one that compiles and links, what is next to them, the target.
+    """The lowering LLVM, the one that compiles and links, what is next to them, the target.
 
     `place` tells a release that lowers from another one of its number; `is_default`: what a build
     that names nothing would use.
@@ -34,7 +34,7 @@ class Combination(Struct, frozen=True):
 
     @property
     def producer_name(self) -> str:
-        """Return what the release that lowers is called here."""
+        """Return what the lowering LLVM is called here."""
         return f"LLVM {self.producer.version.major}{self.place}"
 
     @property

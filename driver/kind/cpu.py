@@ -337,7 +337,7 @@ class CpuBuild(KindBuild):
     def bundle_needs(self, _manifest: MobManifest, /) -> Iterator[str]:
         """Yield that it needs nothing."""
         yield (
-            "for the CPU nothing else: the code is made for the CPU of the machine that links"
+            "for the CPU nothing else: the code is made for the CPU of the link host"
             " (`-march=native`)"
         )
 

@@ -55,7 +55,7 @@ _RECIPE_CUDA, _RECIPE_PLACE = "${CUDA_PATH:-/usr/local/cuda}", "@CUDA@"
 def _make_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    """Make bitcode or a cubin, as asked; the latter too where the release that links cannot take it."""
+    """Make bitcode or a cubin, as asked; the latter too where the linking LLVM cannot take it."""
     wants_code = context.options.mode is Mode.DEVICE and not context.options.emit_llvm
     if wants_code or not _is_bitcode(context):
         return _make_cubin(context, source, module, lowered, target)
@@ -74,7 +74,7 @@ def _make_image(
 def _make_bitcode(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    """Make bitcode by the clang of the release that links."""
+    """Make bitcode by the clang of the linking LLVM."""
     # Whether it can be is known then, in a dry run too.
     older = compile_downgrade.downgraded_text(
         context, lowered, context.consumer, str(source), decides=True
@@ -97,7 +97,7 @@ def _make_bitcode(
 def _make_cubin(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    """Make a cubin, by the clang of the release that lowers where there is one."""
+    """Make a cubin, by the clang of the lowering LLVM where there is one."""
     executor, cuda = context.executor, context.cuda
     llvm = context.mlir if context.mlir.has("clang") else context.llvm
     text = compile_downgrade.downgraded_text(context, lowered, llvm.version.major, str(source))
@@ -160,7 +160,7 @@ def _ptx_feature(context: BuildContext, archs: Collection[str]) -> str:
 def _is_bitcode(context: BuildContext) -> bool:
     """Return whether the code is left for the link to generate.
 
-    Bitcode is written by the release that links alone; where that is not installed, by none.
+    Bitcode is written by the linking LLVM alone; where that is not installed, by none.
     """
     if not context.releases.is_consumer_here:
         return False

@@ -52,7 +52,7 @@ def _bitcode_images(
 
 
 def _is_refused(context: BuildContext, image: PackagedImage) -> bool:
-    """Return whether the clang that links cannot read an image."""
+    """Return whether the linking clang cannot read an image."""
     path = context.workspace / "rejected.bc"
     path.write_bytes(image.content.whole())
     return (

@@ -112,11 +112,11 @@ def device_code(options: CompileOptions, value: str) -> CompileOptions:
 
 
 def for_clang(options: CompileOptions, value: str) -> CompileOptions:
-    """Choose the release that links."""
+    """Choose the linking LLVM."""
     is_release = value.isascii() and value.isdecimal()
     if value != ANY_CLANG and not is_release and os.sep not in value:
         msg = f"--for-clang={value}: neither a release of LLVM nor a path"
-        raise UsageError(msg, hint=f"name the release that links, such as 22, or '{ANY_CLANG}'")
+        raise UsageError(msg, hint=f"name the linking LLVM, such as 22, or '{ANY_CLANG}'")
     return replace(options, for_clang=value)
 
 

@@ -235,7 +235,7 @@ def _check_for_any(options: CompileOptions) -> None:
     if SPIRV in options.offload_archs:
         what = f"code for {SPIRV}"
     if what:
-        msg = f"--for-clang={ANY_CLANG} is for objects: {what} serves one release of LLVM only"
+        msg = f"--for-clang={ANY_CLANG} is for objects: {what} is for one LLVM release only"
         raise UsageError(msg, hint="use -c, with --device-code=object or none")
 
 

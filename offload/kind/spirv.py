@@ -26,7 +26,7 @@ class _Spirv(KindFormat):
     is_bundled = False
 
     def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
-        """Raise CompatibilityError where the release that links has no device link for SPIR-V."""
+        """Raise CompatibilityError where the linking LLVM has no device link for SPIR-V."""
         dropped_image.check_device_link(target, makers.linking)
 
 

@@ -92,7 +92,7 @@ def test_gpu_code_for_any_release_is_no_bitcode(shared_object: Path) -> None:
         (
             ["--for-clang=any", "-c", "--device-code=bitcode"],
             2,
-            "device bitcode serves one release of LLVM only",
+            "device bitcode is for one LLVM release only",
         ),
         (["--for-clang=new", "-c"], 2, "--for-clang=new: neither a release of LLVM nor a path"),
     ],
