@@ -87,8 +87,8 @@ def test_gpu_code_for_any_release_is_no_bitcode(shared_object: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        (["--for-clang=any"], 2, "--for-clang=any is for objects: a linked file serves one"),
-        (["--for-clang=any", "-c", "-emit-llvm"], 2, "LLVM IR serves one release"),
+        (["--for-clang=any"], 2, "--for-clang=any is for objects: a linked file is for one"),
+        (["--for-clang=any", "-c", "-emit-llvm"], 2, "LLVM IR is for one LLVM release"),
         (
             ["--for-clang=any", "-c", "--device-code=bitcode"],
             2,
