@@ -54,7 +54,7 @@ def try_program(program: Program, target: str, setting: Setting, folder: Path) -
     built = _compile(program, name, setting, binary)
     if built.returncode:
         return replace(result, reason=_reason(built))
-    inspected = _driver(("inspect", str(binary)))
+    inspected = _driver(("inspect", str(binary)), folder)
     result = replace(result, linked=YES, verified=NO if inspected.returncode else YES)
     if inspected.returncode:
         return replace(result, reason=_reason(inspected))
