@@ -48,12 +48,12 @@ class VendorContainers(Protocol):
 class RuntimePlan(Struct, frozen=True):
     """The host runtime of a program: its kinds, and the library of each vendor that was found.
 
-    `standin`: it contains what replaces libomptarget.
+    `fallback`: it contains what replaces libomptarget.
     """
 
     kinds: Collection[Kind]
     libraries: Mapping[Kind, Path | None] = field(default_factory=dict)
-    standin: bool = False
+    fallback: bool = False
 
     def library(self, kind: Kind) -> Path | None:
         """Return the library that launches the kernels of a kind, if one was found."""

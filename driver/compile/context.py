@@ -227,7 +227,7 @@ class BuildContext(Struct, frozen=True):
 
     @property
     def libomptarget(self) -> Path | None:
-        """Return the libomptarget to link with, None where the runtime's stand-in takes its place."""
+        """Return the libomptarget to link with, None where the runtime's fallback takes its place."""
         return None if self.options.no_libomptarget else self.llvm.libomptarget
 
     @property

@@ -258,7 +258,7 @@ class CpuBuild(KindBuild):
         return (f"-march={context.options.march}",)
 
     def runtime_library(self, context: BuildContext, /) -> Path | None:
-        """Return libomptarget, in whose place the runtime has the stand-in where there is none."""
+        """Return libomptarget, in whose place the runtime has the fallback where there is none."""
         return context.libomptarget
 
     def link_arguments(

@@ -59,7 +59,7 @@ def test_the_object_runs_when_clang_of_an_old_release_links_it(
     run_checked(
         ProcessRunner(),
         runtime_compile_command(
-            clang, runtime, kinds=kinds, archs={Kind.CUDA: ("sm_90",)}, standin=True
+            clang, runtime, kinds=kinds, archs={Kind.CUDA: ("sm_90",)}, fallback=True
         ),
     )
     ptxas, nvlink, fatbinary = (CUDA / "bin" / name for name in ("ptxas", "nvlink", "fatbinary"))

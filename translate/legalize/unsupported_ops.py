@@ -1,4 +1,4 @@
-"""What stock MLIR drops silently, lowers wrongly, or makes too large, reported before it runs."""
+"""What upstream MLIR drops silently, lowers wrongly, or makes too large, reported before it runs."""
 
 from __future__ import annotations
 
