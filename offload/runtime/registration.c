@@ -174,10 +174,10 @@ static bool calls_our_kernels(void) {
   return answer == YES;
 }
 
-static bool uses_standin(void) { return !has_libomptarget() || !calls_our_kernels(); }
+static bool uses_fallback(void) { return !has_libomptarget() || !calls_our_kernels(); }
 
 int mo_count_host_devices(void) {
-  return uses_standin() ? mo_fallback_count_devices() : count_devices_of_libomptarget();
+  return uses_fallback() ? mo_fallback_count_devices() : count_devices_of_libomptarget();
 }
 
 bool mo_has_host_images(void) { return mo_is_registered || mo_fallback_has_images(); }
@@ -186,12 +186,12 @@ bool mo_has_host_images(void) { return mo_is_registered || mo_fallback_has_image
 void __tgt_register_lib(image_descriptor *descriptor) {
   if (has_libomptarget())
     register_with_libomptarget(descriptor);
-  if (uses_standin())
+  if (uses_fallback())
     mo_fallback_register(descriptor);
 }
 
 void __tgt_unregister_lib(image_descriptor *descriptor) {
-  if (uses_standin())
+  if (uses_fallback())
     mo_fallback_unregister(descriptor);
   if (has_libomptarget())
     unregister_from_libomptarget(descriptor);
@@ -209,6 +209,6 @@ int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t t
 }
 
 int mo_start_kernel(int64_t device, void *stub, kernel_arguments *arguments) {
-  return uses_standin() ? mo_fallback_launch(stub, arguments)
+  return uses_fallback() ? mo_fallback_launch(stub, arguments)
                         : __tgt_target_kernel(NULL, device, 1, 1, stub, arguments);
 }
