@@ -181,8 +181,8 @@ class _Finish(Struct, frozen=True):
         reason = tool_failed(failed).message.partition(" in '")[0]
         msg = (
             f"kernel '{collision.kernel}' is defined here and in "
-            f"{self.inputs[other].contents.location}, so the device code of this file has to be "
-            f"linked apart, which failed: {reason}"
+            f"{self.inputs[other].contents.location}, so the device code of this file must be "
+            f"device-linked separately, which failed: {reason}"
         )
         return SourceError(
             msg,

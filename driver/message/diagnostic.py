@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.toolchain.errors import (
     MlirOffloadError,
-    Place,
     SourceError,
+    SourceLocation,
     ToolFailedError,
-    parse_place,
+    parse_source_location,
 )
 from mlir_offload.toolchain.process import Completed
 from mlir_offload.translate.tool_message import (
@@ -60,7 +60,7 @@ class Diagnostic(Struct, frozen=True):
 
     severity: Severity
     text: str
-    place: Place | None = None
+    place: SourceLocation | None = None
     stage: str = ""
     tool: str = PROGRAM
     command: str = ""
@@ -125,17 +125,17 @@ def rerun_command(completed: Completed) -> str:
     return str(replace(command, environment=kept))
 
 
-def _place(run: ToolRun, said: ToolMessage) -> Place | None:
+def _place(run: ToolRun, said: ToolMessage) -> SourceLocation | None:
     """Return the place; that of an intermediate file becomes the user's file that it came from."""
     if not said.file:
         return None
     if not _is_within(said.file, run.workspace):
-        return Place(said.file, said.line, said.column)
+        return SourceLocation(said.file, said.line, said.column)
     found = source_of_ptx(Path(said.file), said.line) if said.file.endswith(".s") else None
     if found is not None:
-        return Place(*found)
+        return SourceLocation(*found)
     source = _source_of(said.file, run)
-    return Place(str(source)) if source is not None else None
+    return SourceLocation(str(source)) if source is not None else None
 
 
 def concerns_user(message: Diagnostic, run: ToolRun) -> bool:
@@ -161,7 +161,8 @@ def failure_messages(error: MlirOffloadError, run: ToolRun | None) -> tuple[Diag
     The tool's own words for the error stand in it already and do not come twice.
     """
     notes = tuple(
-        Diagnostic(Severity.NOTE, note.text, parse_place(note.location)) for note in error.notes
+        Diagnostic(Severity.NOTE, note.text, parse_source_location(note.location))
+        for note in error.notes
     )
     if run is None:
         return (_error_message(error), *notes)
@@ -171,7 +172,7 @@ def failure_messages(error: MlirOffloadError, run: ToolRun | None) -> tuple[Diag
     completed = run.completed
     message = replace(
         _error_message(error),
-        place=parse_place(error.location) or (main.place if main else None),
+        place=parse_source_location(error.location) or (main.place if main else None),
         stage=tool.stage if tool else tool_stage(completed, completed.command.program),
         tool=tool.tool if tool else completed.command.program,
         command=rerun_command(completed),
@@ -202,7 +203,7 @@ def _error_message(error: MlirOffloadError) -> Diagnostic:
     return Diagnostic(
         Severity.ERROR,
         error.message,
-        parse_place(error.location),
+        parse_source_location(error.location),
         tool=PurePath(shlex.split(command)[0]).name if command else PROGRAM,
         command=command,
         hint=error.hint,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlir_offload.driver.message.diagnostic import Diagnostic
 from mlir_offload.driver.message.escape import harmless_json
-from mlir_offload.toolchain.errors import Place
+from mlir_offload.toolchain.errors import SourceLocation
 from mlir_offload.translate.tool_message import Severity
 
 _SCHEMA = Path(__file__).parents[1] / "data" / "message.schema.json"
@@ -54,7 +54,7 @@ def parse_message(line: str) -> Diagnostic | None:
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     numbers = (members.get(name, 0) for name in ("line", "column", "end_column"))
-    place = Place(members.get("file", ""), *numbers)
+    place = SourceLocation(members.get("file", ""), *numbers)
     return Diagnostic(
         severity,
         members["message"],

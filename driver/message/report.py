@@ -22,7 +22,7 @@ from mlir_offload.driver.message.escape import shown, shown_colors, shown_lines,
 from mlir_offload.driver.message.journal import Journal, StepTime, ToolRun
 from mlir_offload.driver.message.options import Color, MessageFormat, MessageOptions
 from mlir_offload.driver.system import workspace
-from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, parse_place
+from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, parse_source_location
 from mlir_offload.translate import tool_message
 
 if TYPE_CHECKING:
@@ -309,7 +309,9 @@ def show_warning(text: str, location: str) -> None:
 def _show_own(severity: str, text: str, location: str = "") -> None:
 
     report().add(
-        message_diagnostic.Diagnostic(tool_message.Severity(severity), text, parse_place(location))
+        message_diagnostic.Diagnostic(
+            tool_message.Severity(severity), text, parse_source_location(location)
+        )
     )
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mlir_offload.driver.message import diagnostic
 from mlir_offload.driver.message.options import MessageOptions
 from mlir_offload.offload.skew.check import SkewFinding
-from mlir_offload.toolchain.errors import parse_place
+from mlir_offload.toolchain.errors import parse_source_location
 from mlir_offload.toolchain.skew.identity import Severity as RuleSeverity
 from mlir_offload.translate import tool_message
 
@@ -38,7 +38,7 @@ def message_of(finding: SkewFinding) -> diagnostic.Diagnostic:
     return diagnostic.Diagnostic(
         tool_message.Severity(finding.severity),
         finding.text,
-        parse_place(finding.location),
+        parse_source_location(finding.location),
         hint=finding.hint,
         rule=finding.rule,
         image=finding.image,
