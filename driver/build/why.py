@@ -83,7 +83,7 @@ def _linked(context: BuildContext) -> Iterator[Path]:
 
 
 def _parts(context: BuildContext, source: Path) -> Iterator[tuple[str, str]]:
-    """Yield what a program was cut into, without what does not matter to the code."""
+    """Yield what a program was split into, without what does not matter to the code."""
     if source.suffix not in MLIR_SUFFIXES:
         return
     split = load_split_files(context.compiled[source].parent / "split")
