@@ -22,7 +22,7 @@ from mlir_offload.driver.option.clang_option import clang_source, judge, known_o
 from mlir_offload.driver.option.manual import render_manual
 from mlir_offload.driver.option.nvcc_option import NvccOption, nvcc_options, nvcc_source
 from mlir_offload.driver.option.table import COMPILER, SETTINGS
-from mlir_offload.offload.abi_table import offload_table
+from mlir_offload.offload.abi import offload_table
 from mlir_offload.offload.container.bundle_writer import bundle_table
 
 DOCS = Path(__file__).parent
@@ -248,7 +248,7 @@ def _operation_row(row: Row, checked: Sequence[int]) -> tuple[str, ...]:
         if target in row
         else ("executed" if is_executed(row, target, checked) else "compiled")
         if target in linked
-        else "no: refused at link"
+        else "no: rejected at link"
         for target in devices
     )
     names = ", ".join(f"`{name}`" for name in row["op"])

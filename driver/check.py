@@ -1,4 +1,4 @@
-"""Say what a release of LLVM, CUDA or a driver would refuse or misread in files."""
+"""Report what a release of LLVM, CUDA or a driver would reject or misread in files."""
 
 from __future__ import annotations
 

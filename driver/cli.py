@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from mlir_offload import toolchain
+from mlir_offload.driver import reproduce
 from mlir_offload.driver.build import verb as build_verb
 from mlir_offload.driver.message.options import MessageOptions
 from mlir_offload.driver.message.report import report, show, show_error
@@ -23,7 +24,6 @@ from mlir_offload.driver.option.command_line import take_message_options
 from mlir_offload.driver.option.config import configured, joined_config, subcommand_first
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.driver.option.table import COMPILER
-from mlir_offload.driver.record import reproduce
 from mlir_offload.driver.step import parse
 from mlir_offload.driver.system.parallel import interruptible
 from mlir_offload.driver.tools import cache_key, choose, releases, toolchain_id, version

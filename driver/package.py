@@ -1,4 +1,4 @@
-"""Package device images into an offload binary, and refuse those that a link would lose."""
+"""Package device images into an offload binary, and reject those that a link would drop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The syntax of LLVM IR text, and texts whose strings and quoted names are out of the way.
+"""The syntax of LLVM IR text: names, strings, and the parts of a module as far as embedding needs them.
 
 A rewrite of several steps works on a `concealed` text: every name in it is a bare word, and no string
 or comment looks like code. `revealed` brings back what was there.
@@ -7,9 +7,13 @@ or comment looks like code. `revealed` brings back what was there.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from mlir_offload.toolchain.pattern import pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern, pattern
 from mlir_offload.toolchain.syntax import Syntax
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 LLVM_IR = Syntax(r'"[^"\n]*"|;[^\n]*')
 
@@ -111,15 +115,11 @@ def escape_bytes(data: bytes) -> str:
     return "".join(chr(byte) if byte in _PLAIN_BYTES else f"\\{byte:02X}" for byte in data)
 
 
-def unescape_bytes(text: str) -> bytes:
+def unescape_bytes(text: str | bytes) -> bytes:
     r"""Return what the inside of an LLVM string means (`\0A` is a newline)."""
-    return unescape(encoded(text))
-
-
-def unescape(text: bytes) -> bytes:
-    r"""Return what the bytes inside of an LLVM string mean."""
     return _ESCAPE.sub(
-        lambda match: b"\\" if match[1] == b"\\" else bytes.fromhex(match[1].decode()), text
+        lambda match: b"\\" if match[1] == b"\\" else bytes.fromhex(match[1].decode()),
+        encoded(text) if isinstance(text, str) else text,
     )
 
 
@@ -145,3 +145,144 @@ def _reveal(match: re.Match[str]) -> str:
     if mark in {'"', ";"}:
         return f"{mark}{data.decode(errors='surrogateescape')}"
     return f'{mark}"{escape_bytes(data)}"'
+
+
+_METADATA_NODE = ir_line("!`number:number` = ")
+_KERNEL_ANNOTATION = ir_pattern('!{ptr @`name:name`, !"kernel", i32 1}')
+_CONVENTIONS = frozenset(("ptx_kernel", "amdgpu_kernel"))
+_DEFINE = ir_line("define `before:head`@`name:name`(")
+_VARIABLE = ir_line("@`name:name` = ")
+_FUNCTION = ir_line("`define|declare` `head`@`name:name`(")
+_NAMED_TYPE = ir_pattern("`local`")
+_TYPE_DEFINITION = ir_line("`name:local` = type `body:rest`")
+_BYVAL = ir_pattern("byval(")
+_ALIGN = ir_pattern("align `bytes:number`")
+_ADDRESS_SPACE = ir_pattern(" addrspace(`number`)")
+_WORD = ir_pattern("`dotted`")
+_USED_LIST = ir_line(
+    '@`name:name` = appending global [`number` x ptr] [`members:rest`], section "llvm.metadata"\n'
+)
+_TRIPLE = ir_line('target triple = "`triple:string`"')
+_STRING_CONSTANT = ir_line(
+    '`name:global` = `some` constant [`number` x i8] c"`content:string`\\00"'
+)
+
+
+def global_name(symbol: str) -> str:
+    """Return a symbol as LLVM IR spells a reference to it, quoted where it must be."""
+    if is_bare_name(symbol):
+        return f"@{symbol}"
+    return f'@"{escape_bytes(symbol.encode(errors="surrogateescape"))}"'
+
+
+def symbol_of(spelling: str) -> str:
+    """Return the symbol that a reference (without its `@`) spells."""
+    if not spelling.startswith('"'):
+        return spelling
+    return unescape(spelling[1:-1])
+
+
+def unescape(text: str) -> str:
+    r"""Return what the inside of an LLVM string means (`\0A` is a newline)."""
+    return unescape_bytes(text).decode(errors="surrogateescape")
+
+
+def global_symbols(text: str) -> frozenset[str]:
+    """Return the symbols that the module defines or declares."""
+    return frozenset(map(symbol_of, (*_VARIABLE.findall(text), *_FUNCTION.findall(text))))
+
+
+def escape_blob(data: bytes) -> str:
+    """Return the bytes as the inside of an LLVM string, all in hexadecimal: fast for images."""
+    return "\\" + data.hex("\\") if data else ""
+
+
+def next_metadata_number(text: str) -> int:
+    """Return the first number that no metadata node of the module has, nor any later one."""
+    return max((int(number) for number in _METADATA_NODE.findall(text)), default=-1) + 1
+
+
+def with_target(text: str, triple: str, layout: str) -> str:
+    """Return the module for a target, unless it names one."""
+    if not layout or target_triple(text):
+        return text
+    return f'target datalayout = "{layout}"\ntarget triple = "{triple}"\n{text}'
+
+
+def target_triple(text: str) -> str:
+    """Return the triple that the module names, empty where it leaves that to the compiler."""
+    match = _TRIPLE.search(text)
+    return match.group(1) if match else ""
+
+
+def extend_used_list(text: str, name: str, symbols: Sequence[str]) -> str:
+    """Return the module with symbols added to `llvm.used` or `llvm.compiler.used`."""
+    members = [f"ptr {global_name(symbol)}" for symbol in symbols]
+    present = next((found for found in _USED_LIST.finditer(text) if found["name"] == name), None)
+    if present is not None:
+        text = text[: present.start()] + text[present.end() :]
+        members = [present["members"], *members]
+    listed = ", ".join(members)
+    count = len(LLVM_IR.split_list(listed))
+    return f'{text}@{name} = appending global [{count} x ptr] [{listed}], section "llvm.metadata"\n'
+
+
+def string_constants(text: str) -> dict[str, str]:
+    """Return each NUL-ended string constant by its reference (`@name`), with its escapes."""
+    return dict(_STRING_CONSTANT.findall(text))
+
+
+def kernel_signatures(device_ll: str) -> dict[str, tuple[str, ...]]:
+    """Return the parameter types of each kernel that a device module defines.
+
+    A parameter passed by value is `ptr byval(TYPE) align N`; named types are spelled out, and
+    pointers lose their address space: the host packs them all alike.
+    """
+    annotated = {symbol_of(spelling) for spelling in _KERNEL_ANNOTATION.findall(device_ll)}
+    types = dict(_TYPE_DEFINITION.findall(device_ll))
+    signatures = {}
+    for match in _DEFINE.finditer(device_ll):
+        symbol = symbol_of(match.group(2))
+        if not _CONVENTIONS & set(match.group(1).split()) and symbol not in annotated:
+            continue
+        inside = LLVM_IR.inside(device_ll, match.end() - 1)
+        signatures[symbol] = tuple(_parameter(part, types) for part in LLVM_IR.split_list(inside))
+    return signatures
+
+
+def render_kernel_heads(signatures: Mapping[str, tuple[str, ...]]) -> str:
+    """Return LLVM IR that defines kernels of these parameter types, and no more."""
+    return "".join(
+        f'define ptx_kernel void @"{name}"({", ".join(types)}) {{\n  ret void\n}}\n'
+        for name, types in sorted(signatures.items())
+    )
+
+
+def _parameter(text: str, types: dict[str, str]) -> str:
+    kind = _type_at(text)
+    by_value = _BYVAL.search(text, len(kind))
+    if by_value is None:
+        return "ptr" if kind.startswith("ptr") else _expand(kind, types)
+    inner = _expand(LLVM_IR.inside(text, by_value.end() - 1), types)
+    align = _ALIGN.search(text)
+    suffix = f" align {align.group(1)}" if align else ""
+    return f"ptr byval({inner}){suffix}"
+
+
+def _expand(kind: str, types: dict[str, str]) -> str:
+    """Replace named types by their bodies; types of a kernel's parameters are never recursive."""
+    while (match := _NAMED_TYPE.search(kind)) is not None and match.group() in types:
+        kind = kind[: match.start()] + types[match.group()] + kind[match.end() :]
+    return kind
+
+
+def _type_at(text: str) -> str:
+    if text[0] in "([{<":
+        return text[: LLVM_IR.closing(text, 0) + 1]
+    named = _NAMED_TYPE.match(text)
+    if named is not None:
+        return named.group()
+    word = _WORD.match(text)
+    end = word.end() if word else len(text)
+    space = _ADDRESS_SPACE.match(text, end)
+    return text[: space.end() if space else end]

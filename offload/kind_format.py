@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CodeMakers(Struct, frozen=True):
-    """Who makes device code: the LLVM that lowers and the one that links, by number, and CUDA.
+    """Who makes device code: the lowering LLVM and the one that links, by number, and CUDA.
 
     `is_assembled`: by its ptxas, before the link.
     """
@@ -48,12 +48,12 @@ class VendorContainers(Protocol):
 class RuntimePlan(Struct, frozen=True):
     """The host runtime of a program: its kinds, and the library of each vendor that was found.
 
-    `standin`: it contains what replaces libomptarget.
+    `fallback`: it contains what replaces libomptarget.
     """
 
     kinds: Collection[Kind]
     libraries: Mapping[Kind, Path | None] = field(default_factory=dict)
-    standin: bool = False
+    fallback: bool = False
 
     def library(self, kind: Kind) -> Path | None:
         """Return the library that launches the kernels of a kind, if one was found."""
@@ -159,7 +159,7 @@ def library_arguments(library: Path) -> tuple[str, ...]:
     return str(library), f"-Wl,-rpath,{library.parent}"
 
 
-_HINT = "name the release that links, with --for-clang=N"
+_HINT = "name the linking LLVM, with --for-clang=N"
 
 
 def check_kinds(kinds: Iterable[Kind], abis: Sequence[OffloadAbi]) -> None:

@@ -62,12 +62,12 @@ def runtime_source() -> Path:
     return _DIRECTORY / _ROOT_SOURCE
 
 
-def runtime_sources(kinds: Collection[Kind], *, standin: bool) -> tuple[Path, ...]:
+def runtime_sources(kinds: Collection[Kind], *, fallback: bool) -> tuple[Path, ...]:
     """Return the C files that make up the runtime for these kinds, the one to compile first.
 
-    The first includes the others. `standin` takes the place of libomptarget.
+    The first includes the others. `fallback` takes the place of libomptarget.
     """
-    plan, formats = RuntimePlan(kinds, standin=standin), formats_of(kinds)
+    plan, formats = RuntimePlan(kinds, fallback=fallback), formats_of(kinds)
     names = [_ROOT_SOURCE, *_ALWAYS]
     names += dict.fromkeys(name for one in formats for name in one.shared_files)
     for one in formats:
@@ -81,7 +81,7 @@ def runtime_compile_command(  # noqa: PLR0913 (what it is compiled for)
     *,
     kinds: Collection[Kind],
     archs: Mapping[Kind, Sequence[str]],
-    standin: bool,
+    fallback: bool,
     libraries: Mapping[Kind, Path | None] | None = None,
     extra: Sequence[str] = (),
 ) -> Command:
@@ -94,7 +94,7 @@ def runtime_compile_command(  # noqa: PLR0913 (what it is compiled for)
     if not kinds:
         msg = "the runtime needs at least one offload kind"
         raise ValueError(msg)
-    definitions = _definitions(RuntimePlan(kinds, libraries or {}, standin), archs)
+    definitions = _definitions(RuntimePlan(kinds, libraries or {}, fallback), archs)
     # It is compiled at every link and makes nothing but calls: -O2 would take four times as long
     # and save some 40 ns per launch.
     flags = ("-std=c11", "-O0", "-fPIC", "-w", *extra)
@@ -166,7 +166,7 @@ def runtime_link_arguments(
     """Return the libraries to name after the runtime's object; libOpenCL is looked for at run time.
 
     `libraries` are those of the vendors, by kind. Without that for the CPU, libomptarget, the runtime
-    must have been compiled with the stand-in. Raises ToolchainError where a kind lacks its library.
+    must have been compiled with the fallback. Raises ToolchainError where a kind lacks its library.
     """
     plan = RuntimePlan(kinds, libraries)
     arguments = (word for one in formats_of(kinds) for word in one.link_arguments(plan))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.abi_table import offload_table, row_of
+from mlir_offload.offload.abi import load_abi, offload_table, row_of
 
 # What no object depends on.
 _OF_LINKS = frozenset(

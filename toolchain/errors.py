@@ -138,7 +138,7 @@ class MlirOffloadRuntimeError(MlirOffloadError, RuntimeError):
     exit_status = 70
 
 
-class Place(Struct, frozen=True):
+class SourceLocation(Struct, frozen=True):
     """A place in a file, counted from 1; 0 where a number is not known. Columns are bytes.
 
     `end_column` is that after the last byte of the range.
@@ -155,9 +155,9 @@ class Place(Struct, frozen=True):
         return f"{self.file}:{self.line}{column}" if self.line else self.file
 
 
-def parse_place(location: str) -> Place | None:
+def parse_source_location(location: str) -> SourceLocation | None:
     """Return the place that an error names as `file`, `file:line` or `file:line:column`."""
     match = _PLACE.fullmatch(location)
     if match is None:
         return None
-    return Place(match["file"], int(match["line"] or 0), int(match["column"] or 0))
+    return SourceLocation(match["file"], int(match["line"] or 0), int(match["column"] or 0))

@@ -32,7 +32,7 @@ _Candidate = tuple[Path, str, str, bool]
 class SearchPlaces(Struct, frozen=True):
     """All that decides where to look: requests, PATH, folders of Python packages, the usual places.
 
-    `consumer` is the LLVM that links, where that is not the one that `llvm` names.
+    `consumer` is the linking LLVM, where that is not the one that `llvm` names.
     `root` precedes the usual places; it is another folder than `/` in tests only.
     """
 

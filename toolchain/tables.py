@@ -13,7 +13,7 @@ import marshal
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -153,10 +153,6 @@ class LearnedRelease(Struct, frozen=True, forbid_unknown_fields=True):
         return tuple(
             row for row in self.rows if learned_row.list_of(row).partition(".")[0] == table
         )
-
-    def with_rows(self, rows: Iterable[learned_row.LearnedRow]) -> LearnedRelease:
-        """Return it with these rows in the place of its own of the same lists."""
-        return self.with_more(replace(self, rows=tuple(rows), assumed=(), refused=(), probes=0))
 
     def with_more(self, other: LearnedRelease) -> LearnedRelease:
         """Return the rows of both; where both have a list, the other's counts."""

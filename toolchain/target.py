@@ -53,17 +53,23 @@ class Kind(str):
 
 _KNOWN: dict[str, Kind] = {}
 _MODULES: dict[Kind, str] = {}
+_CPP_SUFFIXES: dict[str, Kind] = {}
 
 
-def register_kind(name: str, module: str) -> Kind:
-    """Add a device kind, which one module of this name in each layer knows; return it."""
+def register_kind(name: str, module: str, cpp_suffix: str = "") -> Kind:
+    """Add a device kind, which one module of this name in each layer knows; return it.
+
+    Files of C++ with kernels for it end in `cpp_suffix`, if there are any.
+    """
     kind = _KNOWN.setdefault(name, str.__new__(Kind, name))
     _MODULES[kind] = module
+    if cpp_suffix:
+        _CPP_SUFFIXES[cpp_suffix] = kind
     return kind
 
 
-Kind.CUDA = register_kind("cuda", "cuda")
-Kind.HIP = register_kind("hip", "hip")
+Kind.CUDA = register_kind("cuda", "cuda", ".cu")
+Kind.HIP = register_kind("hip", "hip", ".hip")
 Kind.OPENMP = register_kind("openmp", "cpu")
 Kind.SYCL = register_kind("sycl", "spirv")
 
@@ -71,6 +77,11 @@ Kind.SYCL = register_kind("sycl", "spirv")
 def all_kinds() -> tuple[Kind, ...]:
     """Return the device kinds in the order in which they are listed."""
     return tuple(_MODULES)
+
+
+def cpp_suffixes() -> Mapping[str, Kind]:
+    """Return the device kinds by the suffixes of C++ files with kernels for them."""
+    return dict(_CPP_SUFFIXES)
 
 
 class Registry(Generic[T]):
@@ -116,8 +127,6 @@ class DeviceKind:
     title: str
     """Who runs its code, as one reads it: `the CPU`."""
     is_cpu = False
-    cpp_suffix = ""
-    """How files of C++ with kernels for it end."""
     uses_cuda = False
     """Whether its code is made with a CUDA toolkit."""
     uses_rocm = False

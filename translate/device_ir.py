@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.host.module import symbol_of
-from mlir_offload.offload.ir_syntax import is_local, name_of, without_linkage
+from mlir_offload.offload.ir_syntax import is_local, name_of, symbol_of, without_linkage
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 
 if TYPE_CHECKING:

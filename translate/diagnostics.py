@@ -147,9 +147,7 @@ def _tool_error(completed: Completed) -> MlirOffloadError | None:
     refused = _REFUSED_PLUGIN.search(stderr)
     if refused:
         msg = f"{tool} cannot load the plugin {refused[1]}"
-        hint = (
-            "build it against the release that lowers (--llvm=MAJOR), with -shared -fPIC -fno-rtti"
-        )
+        hint = "build it against the lowering LLVM (--llvm=MAJOR), with -shared -fPIC -fno-rtti"
         return ToolchainError(msg, hint=hint)
     unknown = _UNKNOWN_PASS.search(stderr)
     if unknown:

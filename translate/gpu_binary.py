@@ -10,12 +10,11 @@ from mlir_offload.offload.container.precompiled_image import (
     PrecompiledImage,
     explicit_parameters,
     parameter_types,
-    read_given,
+    read_precompiled,
 )
 from mlir_offload.offload.device.kernel import DeviceKernel
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
-from mlir_offload.translate.gpu_module import POINTER_HINT, Kernel, launches_in
-from mlir_offload.translate.gpu_operation import argument_types
+from mlir_offload.translate.gpu_module import POINTER_HINT, Kernel, argument_types, launches_in
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import (
@@ -35,7 +34,7 @@ _SCALAR_BYTES = {"index": 8, "ptr": 8, "bf16": 2, "tf32": 4}
 _WORD_BYTES = 8
 
 
-class GivenObject(Struct, frozen=True):
+class GpuObject(Struct, frozen=True):
     """One object of a `gpu.binary`: its bytes, what they are, and the kernels in them."""
 
     image: PrecompiledImage
@@ -47,7 +46,7 @@ class GpuBinary(Struct, frozen=True):
     """A `gpu.binary`: its name, its objects, and where it is."""
 
     name: str
-    objects: tuple[GivenObject, ...]
+    objects: tuple[GpuObject, ...]
     location: str
 
     @property
@@ -80,9 +79,7 @@ def read_binaries(operations: Iterable[Operation], locations: Locations) -> tupl
             other = owners.setdefault(kernel.name, binary.name)
             if other != binary.name:
                 msg = f"kernel @{kernel.name} is in gpu.binary @{binary.name} and in gpu.binary @{other}"
-                hint = (
-                    "compile them in files of their own: code that is made already keeps its names"
-                )
+                hint = "compile them in files of their own: precompiled device code keeps its names"
                 raise SourceError(msg, hint=hint, location=binary.location)
     return found
 
@@ -126,7 +123,7 @@ def _selected(
     return chosen
 
 
-def _read_object(given: Attribute) -> GivenObject:
+def _read_object(given: Attribute) -> GpuObject:
     """Read one `#gpu.object`. Raises MlirOffloadError, without a place, for what cannot be used."""
     parts = given.body_elements or (given,)
     target = parse_target(parts[0])
@@ -141,13 +138,13 @@ def _read_object(given: Attribute) -> GivenObject:
     if word == "assembly":
         # MLIR 19 ends the text with a NUL.
         data = data.rstrip(b"\0")
-    image, kernels = read_given(data, target.kind, target.chip, word)
+    image, kernels = read_precompiled(data, target.kind, target.chip, word)
     held = {kernel.name for kernel in kernels}
     lacking = next((name for name in _promised(parts[1:-1]) if name not in held), None)
     if lacking is not None:
         msg = f"its metadata names kernel {lacking}, which the object for {image.made_for} lacks"
         raise SourceError(msg, hint="make it again with --gpu-module-to-binary")
-    return GivenObject(image, data, kernels)
+    return GpuObject(image, data, kernels)
 
 
 def _content(part: Attribute) -> tuple[str, Attribute | None]:
@@ -186,7 +183,7 @@ def check_precompiled_launches(
 
 
 def _not_in_object(
-    key: tuple[str, str], objects: Sequence[GivenObject], lacking: GivenObject, location: str
+    key: tuple[str, str], objects: Sequence[GpuObject], lacking: GpuObject, location: str
 ) -> SourceError:
     module, kernel = map(render_symbol, key)
     msg = f"kernel {kernel} is not in the code for {lacking.image.made_for} of gpu.binary {module}"
@@ -196,7 +193,7 @@ def _not_in_object(
 
 def _other_arguments(
     kernel: str,
-    given: GivenObject,
+    given: GpuObject,
     types: Sequence[str],
     sizes: tuple[Sequence[int], Sequence[int]],
     location: str,

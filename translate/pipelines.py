@@ -83,7 +83,7 @@ class Recipe(Struct, frozen=True):
     def _check(self, parts: Iterable[str]) -> None:
         """Raise CompatibilityError for a part that this build was found to lower wrongly."""
         for part in sorted(self.failed.keys() & set(parts)):
-            msg = f"the LLVM that lowers fails in a part that the program needs ({part}): {self.failed[part]}"
+            msg = f"the lowering LLVM fails in a part that the program needs ({part}): {self.failed[part]}"
             raise CompatibilityError(msg, hint="lower with another release (--llvm=)")
 
     def _nvgpu(self, needs: frozenset[str]) -> str:
@@ -108,7 +108,7 @@ class Recipe(Struct, frozen=True):
         return _on_module([*passes, self.debug] if debug else passes)
 
 
-class Refusal(Struct, frozen=True, forbid_unknown_fields=True):
+class UnsupportedOp(Struct, frozen=True, forbid_unknown_fields=True):
     """An operation that no pass of the recipe lowers, and what to write instead.
 
     Attributes and types are given as shell patterns, types by the number of the operand or result. It is
@@ -282,10 +282,10 @@ def load_faults(llvm_major: int) -> frozenset[str]:
 
 
 @functools.cache
-def load_refusals(where: Side) -> tuple[Refusal, ...]:
+def load_refusals(where: Side) -> tuple[UnsupportedOp, ...]:
     """Return what cannot be lowered on the host or in a device module."""
     return tuple(
-        converted(row | {"operation": operation}, Refusal)
+        converted(row | {"operation": operation}, UnsupportedOp)
         for row in _table()["refusals"]
         if row["where"] == where
         for operation in _listed(row["operation"])

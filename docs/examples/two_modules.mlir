@@ -1,4 +1,4 @@
-// Two gpu.modules whose kernels bear the same name, and which have a helper of the same name.
+// Two gpu.modules whose kernels have the same name, and which have a helper of the same name.
 //
 // Shows: kernels are distinguished by module and name, in one program as across linked files.
 //

@@ -15,13 +15,11 @@ from mlir_offload.driver.compile import gpu_cpp
 from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import compile_device
-from mlir_offload.driver.compile.image import ImageFile
 from mlir_offload.driver.compile.kept_ptx import assembly_file
-from mlir_offload.driver.compile.kind_build import build_of
+from mlir_offload.driver.compile.kind_build import ImageFile, build_of
 from mlir_offload.driver.compile.normalize import normalized
 from mlir_offload.driver.option.checks import OutputFile, check_files
-from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES
-from mlir_offload.driver.option.inputs import STANDARD_OUTPUT
+from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, STANDARD_OUTPUT
 from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.driver.system.workspace import check_output
 from mlir_offload.toolchain.errors import UsageError

@@ -14,19 +14,19 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.build import source as build_source
 from mlir_offload.driver.compile import device, host_code
-from mlir_offload.driver.compile.byproduct import check_outputs, withdrawn_on_failure
 from mlir_offload.driver.compile.context import Build, BuildContext, open_build
+from mlir_offload.driver.compile.outputs import check_outputs, remove_outputs_on_failure
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.driver.step import image_container, split_file
 from mlir_offload.driver.step.compiler_step import HermeticStep, HostStep, ImageStep
 from mlir_offload.driver.step.library_identity import check_libraries
 from mlir_offload.driver.system.depfile import quote_for_make, render_rule
-from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.driver.system.tool_watch import ToolWatch
 from mlir_offload.driver.system.workspace import publish
 from mlir_offload.driver.tools.choose import find_step_tools
 from mlir_offload.driver.tools.toolchain_id import RememberingRunner, check_step_tools, identify_for
-from mlir_offload.offload.host import module as host_module
+from mlir_offload.offload import ir_syntax
 from mlir_offload.offload.host import source_line
 from mlir_offload.toolchain import byte_view
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
@@ -50,7 +50,10 @@ def run_hermetic_step(step: HermeticStep, runner: Runner) -> None:
     options = parse_arguments(step.compiler_words)
     output = Path(step.output)
     check_outputs(options)
-    with withdrawn_on_failure(options), open_build(options, runner, slots=JobSlots(1)) as opened:
+    with (
+        remove_outputs_on_failure(options),
+        open_build(options, runner, slots=JobSlots(1)) as opened,
+    ):
         source = _copy(Path(step.source), opened.workspace)
         tools = ToolWatch()
         work = _Work(step, _context(opened, step, tools), source)
@@ -116,12 +119,12 @@ def _image(work: _Work, step: ImageStep, output: Path) -> None:
     )
     made = device.compile_device(context, work.source, [module])[0]
     lowered = made.ir.read_text(encoding="utf-8")
-    signatures = host_module.kernel_signatures(lowered)
+    signatures = ir_syntax.kernel_signatures(lowered)
     missing = sorted(set(step.kernels) - signatures.keys())
     if missing:
         msg = f"the input defines no kernel {missing[0]}"
         raise UsageError(msg, hint="--kernel= names the kernels of the module")
-    heads = host_module.render_kernel_heads({name: signatures[name] for name in step.kernels})
+    heads = ir_syntax.render_kernel_heads({name: signatures[name] for name in step.kernels})
     heads += source_line.render_line_nodes(lowered)
     image = made.images[0]
     with byte_view.open_view(image.path) as view:

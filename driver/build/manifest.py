@@ -17,12 +17,11 @@ from typing import Any
 from msgspec import Struct, field
 
 from mlir_offload.driver import __version__
-from mlir_offload.driver.compile.byproduct import depfile_places
 from mlir_offload.driver.compile.context import BuildContext, read_dependencies
 from mlir_offload.driver.compile.kind_build import runtime_libraries
+from mlir_offload.driver.compile.outputs import depfile_places
 from mlir_offload.driver.link.runtime import host_runtime
-from mlir_offload.driver.option.command_line import Mode
-from mlir_offload.driver.option.inputs import all_outputs, final_outputs
+from mlir_offload.driver.option.command_line import Mode, all_outputs, final_outputs
 from mlir_offload.driver.system.workspace import publish
 from mlir_offload.driver.tools.choose import build_environment
 from mlir_offload.toolchain.tables import known_release

@@ -8,8 +8,8 @@ from pathlib import Path
 from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.normalize import normalized
+from mlir_offload.driver.option.command_line import read_besides
 from mlir_offload.driver.option.compile_options import GPU_CPP, PREPROCESSED_SUFFIXES, Mode
-from mlir_offload.driver.option.inputs import read_besides
 from mlir_offload.driver.system.depfile import quote_for_make, render_rule
 from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.toolchain.process import Command, as_operand

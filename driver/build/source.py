@@ -9,7 +9,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile import clang_error, embed, gpu_cpp, launched, linked_image, older
+from mlir_offload.driver.compile import (
+    clang_error,
+    downgrade,
+    embed,
+    gpu_cpp,
+    launched,
+    linked_image,
+)
 from mlir_offload.driver.compile.context import BuildContext, clang_depfile_arguments
 from mlir_offload.driver.compile.device import (
     compile_device,
@@ -19,19 +26,21 @@ from mlir_offload.driver.compile.device import (
     ordered_targets,
 )
 from mlir_offload.driver.compile.host_code import dump_arguments, host_command
-from mlir_offload.driver.compile.image import DeviceModule, kernels_of, select_modules
-from mlir_offload.driver.compile.kind_build import build_of
+from mlir_offload.driver.compile.kind_build import (
+    DeviceModule,
+    build_of,
+    kernels_of,
+    select_modules,
+)
 from mlir_offload.driver.compile.normalize import (
     normalized,
     runs_transform_scripts,
     works_on_host_memory,
 )
-from mlir_offload.driver.link import final_object
+from mlir_offload.driver.link import non_rdc_object
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
-from mlir_offload.driver.step import embed as step_embed
 from mlir_offload.driver.step import image_file
-from mlir_offload.driver.step.program import Split
-from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, load_split_files
+from mlir_offload.driver.step.split_file import ModuleFile, Split, SplitFiles, load_split_files
 from mlir_offload.driver.system.parallel import parallel_map, pool, run_concurrently
 from mlir_offload.offload import llvm_ir
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
@@ -88,11 +97,11 @@ def compile_split(
     Return what became of the device modules.
     """
     with _joint(context, source, split, directory) as joint:
-        device, (host, is_finished) = run_concurrently(
+        device, (host, is_device_linked) = run_concurrently(
             partial(make_images, joint, source, split.modules),
             partial(_make_host, joint, source, split, directory, output),
         )
-    if not is_finished or not all(image.is_linked for one in device for image in one.images):
+    if not is_device_linked or not all(image.is_linked for one in device for image in one.images):
         finish_object(context, source, split, device, host, output)
     return device
 
@@ -173,15 +182,15 @@ def finish_object(
     """
     mode = context.options.mode
     has_two = context.host_reader < context.mlir.version.major
-    embeds = context.options.embed_runtime and not context.options.makes_final_objects
+    embeds = context.options.embed_runtime and not context.options.makes_non_rdc_objects
     in_process = mode is Mode.LLVM_BITCODE and llvm_ir.is_written_in_process(context.consumer)
     if (mode is Mode.LLVM_TEXT or in_process) and not has_two and not embeds:
         _embed(context, source, split, device, host, output)
         return
     # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
-    embedded = host.with_name("host.annotated.ll")
+    embedded = host.with_name("host.embedded.ll")
     _embed(context, source, split, device, host, embedded)
-    embedded = older.older_text(context, embedded, context.host_reader, str(source))
+    embedded = downgrade.downgraded_text(context, embedded, context.host_reader, str(source))
     if embeds:
         whole = host.with_name("host.whole.ll")
         embed.embed_runtime(context, embedded, whole)
@@ -190,7 +199,9 @@ def finish_object(
         context.executor.place(embedded, output)
     elif mode is Mode.LLVM_BITCODE:
         command = llvm_ir.assemble_command(context.llvm, embedded, output)
-        context.executor.tool(command, output, diagnose=lambda done: older.not_taken(context, done))
+        context.executor.tool(
+            command, output, diagnose=lambda done: downgrade.not_taken(context, done)
+        )
     else:
         _make_linkable(context, source, embedded, device, output)
 
@@ -202,16 +213,16 @@ def _make_linkable(
     device: tuple[DeviceModule, ...],
     output: Path,
 ) -> None:
-    if not context.options.makes_final_objects or context.options.mode is Mode.ASSEMBLY:
+    if not context.options.makes_non_rdc_objects or context.options.mode is Mode.ASSEMBLY:
         _make_object(context, embedded, output)
         return
 
     made = embedded.with_name("host.o")
     _make_object(context, embedded, made)
     if device:
-        final_object.make_final(context, source, made, device, output)
+        non_rdc_object.make_non_rdc_object(context, source, made, device, output)
     elif context.options.mode is Mode.OBJECT:
-        final_object.add_memref_copy(context, made, output)
+        non_rdc_object.add_memref_copy(context, made, output)
     else:
         context.executor.place(made, output)
 
@@ -233,7 +244,7 @@ def _make_object(context: BuildContext, embedded: Path, output: Path) -> None:
     command = host_command(context, embedded, output)
 
     def diagnose(failed: Completed) -> MlirOffloadError:
-        return older.not_taken(context, failed)
+        return downgrade.not_taken(context, failed)
 
     compile_here = partial(context.executor.tool, command, output, diagnose=diagnose)
     if context.launched is None or context.options.mode is Mode.ASSEMBLY:
@@ -349,13 +360,13 @@ def _embed(
     if binary is not None:
         executor.step(image_file.Package(images=images, for_clang=release, output=binary))
     kernels = {module: kernels_of(module.module) for module in device}
-    step = step_embed.Embed(
+    step = image_file.Embed(
         source=host,
         binary=binary,
         kinds=tuple(dict.fromkeys(target.kind for target in context.targets)),
         devices=tuple(module.ir for module in device),
         linked_images=tuple(
-            step_embed.LinkedImageFile(image.target.kind, image.path, names)
+            image_file.LinkedImageFile(image.target.kind, image.path, names)
             for module, names in kernels.items()
             for image in module.linked_images
         ),

@@ -11,8 +11,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import report
-from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, as_operand
-from mlir_offload.driver.option.inputs import STANDARD_INPUT
+from mlir_offload.driver.option.command_line import (
+    MLIR_SUFFIXES,
+    STANDARD_INPUT,
+    CompileOptions,
+    as_operand,
+)
 from mlir_offload.driver.system.workspace import open_workspace
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
 

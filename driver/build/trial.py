@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mlir_offload.driver.build.verb import build_with
 from mlir_offload.driver.compile.context import open_build
 from mlir_offload.driver.option.command_line import parse_arguments
-from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.toolchain.process import Runner
 
 

@@ -19,32 +19,30 @@ from mlir_offload.driver.compile import embed, guard
 from mlir_offload.driver.compile import header as compile_header
 from mlir_offload.driver.compile import kind_build as compile_preload
 from mlir_offload.driver.compile import normalize as compile_normalize
-from mlir_offload.driver.compile.byproduct import (
+from mlir_offload.driver.compile.context import Build, BuildContext, open_build
+from mlir_offload.driver.compile.outputs import (
     check_outputs,
-    withdrawn_on_failure,
+    remove_outputs_on_failure,
     write_compile_commands,
     write_depfiles,
 )
-from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.link import program
 from mlir_offload.driver.link import runtime as link_runtime
 from mlir_offload.driver.message.report import render_times, show, show_note
 from mlir_offload.driver.option.checks import check_flags, warn_of_unused
 from mlir_offload.driver.option.command_line import (
     MLIR_SUFFIXES,
+    STANDARD_INPUT,
     CompileOptions,
     Mode,
-    parse_arguments,
-)
-from mlir_offload.driver.option.inputs import (
-    STANDARD_INPUT,
     attached_archs,
     check_input,
     compiled_files,
     final_outputs,
     forget_link_lines,
     has_device_code,
-    read_given,
+    parse_arguments,
+    read_link_inputs,
 )
 from mlir_offload.driver.step import launcher as step_launcher
 from mlir_offload.driver.system.parallel import Threads, pool, run_concurrently
@@ -137,7 +135,7 @@ def build_with(opened: Build) -> BuildContext:
     tools = ToolWatch()
     for llvm in {context.mlir, context.llvm}:
         tools.add_paths(tool_files(llvm, context.cuda, context.rocm))
-    with withdrawn_on_failure(options):
+    with remove_outputs_on_failure(options):
         with tools.unchanged(), _assumptions(context):
             finished = _make(context)
         # Before the outputs: what is newer than its sources has its dependencies at hand.
@@ -214,9 +212,9 @@ def _start_early(context: BuildContext, threads: Threads) -> None:
             context.pending[compile_normalize.normalized(made.parent)] = task
     if context.launched is not None:
         threads.submit(partial(context.launched.prepare, context.targets))
-    makes_final = context.options.mode is Mode.OBJECT and context.options.makes_final_objects
+    makes_non_rdc = context.options.mode is Mode.OBJECT and context.options.makes_non_rdc_objects
     makes_program = context.options.mode is Mode.LINK and not context.options.links_to_object
-    if makes_program or makes_final:
+    if makes_program or makes_non_rdc:
         runtime = link_runtime.host_runtime(context)
         if runtime.kinds:
             context.pending[runtime.object] = threads.submit(
@@ -228,7 +226,7 @@ def _context(opened: Build) -> BuildContext:
     """Choose tools and targets for the command line."""
     options = opened.options
     launcher = _launcher(options)
-    contents = read_given(options)
+    contents = read_link_inputs(options)
     given = tuple(item for item in contents if item.is_relocatable)
     finder = knowing_versions(opened.runner) if launcher is None else _remembering(opened.runner)
     linked = tuple(item for item in contents if not item.is_relocatable)

@@ -15,8 +15,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext, read_dependencies
-from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, Mode
-from mlir_offload.driver.option.inputs import final_outputs
+from mlir_offload.driver.option.command_line import (
+    MLIR_SUFFIXES,
+    CompileOptions,
+    Mode,
+    final_outputs,
+)
 from mlir_offload.driver.step.split_file import load_split_files
 from mlir_offload.driver.system.workspace import replace_file, user_cache
 from mlir_offload.driver.tools.choose import build_environment
@@ -79,7 +83,7 @@ def _linked(context: BuildContext) -> Iterator[Path]:
 
 
 def _parts(context: BuildContext, source: Path) -> Iterator[tuple[str, str]]:
-    """Yield what a program was cut into, without what does not matter to the code."""
+    """Yield what a program was split into, without what does not matter to the code."""
     if source.suffix not in MLIR_SUFFIXES:
         return
     split = load_split_files(context.compiled[source].parent / "split")

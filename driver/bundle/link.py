@@ -13,16 +13,16 @@ from mlir_offload.driver.build.verb import build_with
 from mlir_offload.driver.bundle.requirement import find_link_tools
 from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.compile.host_code import host_command
-from mlir_offload.driver.compile.image import ImageFile
-from mlir_offload.driver.compile.kind_build import build_of, builds_of
+from mlir_offload.driver.compile.kind_build import ImageFile, build_of, builds_of
 from mlir_offload.driver.option.checks import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.command_line import (
     CompileOptions,
     Mode,
     as_operand,
+    check_input,
+    final_outputs,
     parse_arguments,
 )
-from mlir_offload.driver.option.inputs import check_input, final_outputs
 from mlir_offload.driver.option.subcommand import check_spelled
 from mlir_offload.driver.step.image_file import Package
 from mlir_offload.driver.step.split_file import ModuleFile

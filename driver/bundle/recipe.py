@@ -186,7 +186,7 @@ def _runtime_definitions(recipe: Recipe) -> tuple[str, ...]:
         Path("runtime.o"),
         kinds=recipe.kinds,
         archs=archs,
-        standin=True,
+        fallback=True,
     )
     return tuple(word for word in command.argv if word.startswith("-D"))
 

@@ -12,12 +12,11 @@ from msgspec import Struct
 from mlir_offload.driver.build.source import lower_host, split_source
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import lower_module, ordered_targets
-from mlir_offload.driver.compile.image import kernels_of
-from mlir_offload.driver.compile.kind_build import build_of, builds_of
+from mlir_offload.driver.compile.downgrade import downgraded_text
+from mlir_offload.driver.compile.kind_build import build_of, builds_of, kernels_of
 from mlir_offload.driver.compile.normalize import normalize
-from mlir_offload.driver.compile.older import older_text
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES
-from mlir_offload.driver.step.embed import Embed
+from mlir_offload.driver.step.image_file import Embed
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, refuse_objects
 from mlir_offload.driver.system.parallel import parallel_map, run_concurrently
 from mlir_offload.toolchain.target import Kind, Target
@@ -99,7 +98,7 @@ def _annotate(
     host: Path,
 ) -> Path:
     """Register the kernels; the images are put in where they are compiled."""
-    output = host.with_name("host.annotated.ll")
+    output = host.with_name("host.embedded.ll")
     lowered = {device.module.path: device.lowered for device in devices}
     context.executor.step(
         Embed(
@@ -113,4 +112,4 @@ def _annotate(
             output=output,
         )
     )
-    return older_text(context, output, context.consumer, str(source))
+    return downgraded_text(context, output, context.consumer, str(source))

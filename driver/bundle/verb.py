@@ -12,11 +12,15 @@ from msgspec.structs import replace
 from mlir_offload.driver.bundle.pack import pack_bundle
 from mlir_offload.driver.bundle.requirement import llvm_requirement
 from mlir_offload.driver.bundle.unit import LoweredUnit, lower_unit
-from mlir_offload.driver.compile.byproduct import check_outputs
 from mlir_offload.driver.compile.context import Build, BuildContext, open_build
+from mlir_offload.driver.compile.outputs import check_outputs
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, parse_arguments
-from mlir_offload.driver.option.inputs import check_input
+from mlir_offload.driver.option.command_line import (
+    MLIR_SUFFIXES,
+    CompileOptions,
+    check_input,
+    parse_arguments,
+)
 from mlir_offload.driver.option.subcommand import check_spelled
 from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.driver.tools.choose import (
@@ -83,7 +87,7 @@ def _checked_output(options: CompileOptions) -> Path:
 
 def _default_archs() -> tuple[str, ...]:
     """Return the one device that every machine has: what this one has says nothing of the other."""
-    show_note("no --offload-arch=: for the CPU of the machine that links (--offload-arch=host)")
+    show_note("no --offload-arch=: for the CPU of the link host (--offload-arch=host)")
     return ("host",)
 
 
@@ -95,7 +99,7 @@ def _without_places(options: CompileOptions) -> tuple[PrefixMap, ...]:
 
 
 def _context(opened: Build) -> BuildContext:
-    """Choose the release that lowers; the one that links is not here."""
+    """Choose the lowering LLVM; the one that links is not here."""
     options = opened.options
     places = places_for(options.llvm, options.cuda_path)
     roles = (Role.LOWER,)
@@ -120,7 +124,7 @@ def _context(opened: Build) -> BuildContext:
 def _with_consumer(context: BuildContext) -> tuple[BuildContext, LlvmRequirement]:
     """Return the context for the releases that are to link, and which those are.
 
-    Where the user names none, as many as can be: the entries of the release that lowers, or those
+    Where the user names none, as many as can be: the entries of the lowering LLVM, or those
     for any release where newer ones have others; the number of kind hip goes with no others.
     """
     producer = context.mlir.version.major

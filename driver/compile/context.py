@@ -16,18 +16,18 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import show
+from mlir_offload.driver.option.command_line import final_outputs, sources
 from mlir_offload.driver.option.compile_options import (
     MLIR_SUFFIXES,
     PREPROCESSED_SUFFIXES,
     CompileOptions,
     Mode,
 )
-from mlir_offload.driver.option.inputs import final_outputs, sources
 from mlir_offload.driver.step import launcher as step_launcher
 from mlir_offload.driver.step import rule as step_rule
 from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.system import depfile
-from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.driver.system.workspace import open_workspace
 from mlir_offload.driver.tools.choose import FoundTools, choose_slots, choose_source_time
 from mlir_offload.toolchain.process import Runner
@@ -227,12 +227,12 @@ class BuildContext(Struct, frozen=True):
 
     @property
     def libomptarget(self) -> Path | None:
-        """Return the libomptarget to link with, None where the runtime's stand-in takes its place."""
+        """Return the libomptarget to link with, None where the runtime's fallback takes its place."""
         return None if self.options.no_libomptarget else self.llvm.libomptarget
 
     @property
     def consumer(self) -> int:
-        """Return the LLVM release that links what is written: its major number."""
+        """Return the linking LLVM what is written: its major number."""
         return self.releases.consumer
 
     @property

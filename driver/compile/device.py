@@ -11,11 +11,15 @@ from msgspec import Struct
 
 from mlir_offload.driver.compile import precompiled_image
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import DeviceModule, ImageFile, targets_for
-from mlir_offload.driver.compile.kind_build import build_of, builds_of
+from mlir_offload.driver.compile.kind_build import (
+    DeviceModule,
+    ImageFile,
+    build_of,
+    builds_of,
+    targets_for,
+)
 from mlir_offload.driver.step import device
-from mlir_offload.driver.step.program import Join, Part, Separate
-from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles
+from mlir_offload.driver.step.split_file import Join, ModuleFile, Part, Separate, SplitFiles
 from mlir_offload.driver.system.parallel import parallel_map, run_concurrently
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Completed

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.downgrade import not_taken
 from mlir_offload.driver.compile.kind_build import runtime_libraries
-from mlir_offload.driver.compile.older import not_taken
 from mlir_offload.driver.option.command_line import CompileOptions
 from mlir_offload.driver.tools.releases import Releases
 from mlir_offload.offload.llvm_ir import assemble_command

@@ -43,7 +43,7 @@ def gpu_cpp_command(context: BuildContext, source: Path, output: Path) -> Comman
         raise _no_gpu(build, source)
     argv = (
         *(str(context.llvm.tool("clang")), *_stage(options), options.opt_flag),
-        *("-fno-gpu-rdc" if options.makes_final_objects else "-fgpu-rdc", "--offload-new-driver"),
+        *("-fno-gpu-rdc" if options.makes_non_rdc_objects else "-fgpu-rdc", "--offload-new-driver"),
         *archs,
         *build.cpp_arguments(context),
         *(("-foffload-lto",) if options.device_code is DeviceCode.BITCODE else ()),

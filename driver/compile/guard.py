@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from mlir_offload.driver.compile import reread
 from mlir_offload.driver.message import skew
 from mlir_offload.driver.message.report import report
-from mlir_offload.driver.option.command_line import Mode
-from mlir_offload.driver.option.inputs import IR_SUFFIXES
+from mlir_offload.driver.option.command_line import IR_SUFFIXES, Mode
 from mlir_offload.offload.skew import check
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import CompatibilityError

@@ -7,7 +7,7 @@ from pathlib import Path
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.normalize import normalized
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES
-from mlir_offload.driver.step.program import Header
+from mlir_offload.driver.step.split_file import Header
 
 
 def make_header(context: BuildContext) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import DeviceModule, ImageFile
+from mlir_offload.driver.compile.kind_build import DeviceModule, ImageFile
 from mlir_offload.driver.compile.nvptx_code import codegen_for, prepared_file
 from mlir_offload.driver.option.compile_options import DeviceCode
 from mlir_offload.driver.step.cuda import CodeFile

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import compile_device, ordered_targets
-from mlir_offload.driver.compile.image import (
+from mlir_offload.driver.compile.kind_build import (
     DeviceModule,
     ImageFile,
     as_made,
+    build_of,
     kernels_of,
 )
-from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.step.compiler_step import HostStep, ImageStep, ObjectStep
 from mlir_offload.driver.step.image_container import image_libraries
@@ -54,7 +54,7 @@ def _why_not(context: BuildContext, modules: Sequence[ModuleFile]) -> str:
     if any(module.module.targets or module.objects for module in modules):
         return "targets or objects are attached to it"
     # A final object keeps PTX, which a step does not give back.
-    return "with -fno-gpu-rdc it is linked at once" if context.options.makes_final_objects else ""
+    return "with -fno-gpu-rdc it is linked at once" if context.options.makes_non_rdc_objects else ""
 
 
 def launch_host_lowering(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import DeviceModule, ImageFile
+from mlir_offload.driver.compile.kind_build import DeviceModule, ImageFile
 from mlir_offload.driver.option.compile_options import Mode
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.offload.abi import load_abi

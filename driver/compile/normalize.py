@@ -81,7 +81,7 @@ def choose_pipeline(context: BuildContext, source: Path, content: bytes) -> Inpu
     if name == TENSOR_PIPELINE:
         show_note(f"{source} works on tensors: lowering it with --pipeline={name}")
     elif operation:
-        hint = f"--pipeline={TENSOR_PIPELINE} makes kernels of it"
+        hint = f"--pipeline={TENSOR_PIPELINE} offloads it"
         show_note(f"{source} has no GPU code: {operation} runs on the host; {hint}")
     return _with_plugins(context, InputPipeline(name))
 

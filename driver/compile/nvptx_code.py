@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile import older
+from mlir_offload.driver.compile import downgrade
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import ImageFile, kernels_of, user_libraries
+from mlir_offload.driver.compile.kind_build import ImageFile, kernels_of, user_libraries
 from mlir_offload.driver.step.cuda import NvptxIr
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.toolchain.cuda import CudaToolkit
@@ -54,7 +54,9 @@ class NvptxCode(Struct, frozen=True):
             is_assembled=self.is_assembled,
         )
         wanted = (*codegen.libraries, *((libdevice,) if libdevice else ()))
-        ready, left = older.with_libraries(self.context, self.llvm, self._marked(attached), wanted)
+        ready, left = downgrade.with_libraries(
+            self.context, self.llvm, self._marked(attached), wanted
+        )
         if left:
             return ready, codegen, libdevice
         return ready, replace(codegen, libraries=()), None

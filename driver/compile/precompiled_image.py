@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import ImageFile, targets_for
-from mlir_offload.driver.compile.kind_build import build_of
+from mlir_offload.driver.compile.kind_build import ImageFile, build_of, targets_for
 from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.offload.image import ImageForm
@@ -76,7 +75,7 @@ def _make_image(
 def _disassembled(
     context: BuildContext, source: Path, module: ModuleFile, given: ObjectFile
 ) -> Path:
-    """Return the bitcode as the text of the release that lowers, as if that had lowered it."""
+    """Return the bitcode as the text of the lowering LLVM, as if that had lowered it."""
     release = context.mlir.version.major
     if given.image.producer > release:
         msg = (

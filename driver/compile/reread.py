@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mlir_offload.offload.link.objects import ObjectContents
 
 _HEAD_BYTES = 4
-_HINT = "compile it again with the release that links, or without bitcode (--device-code=object)"
+_HINT = "compile it again with the linking LLVM, or without bitcode (--device-code=object)"
 
 
 def reader_command(clang: Path, bitcode: Path) -> Command:
@@ -42,7 +42,7 @@ def is_same_build(context: BuildContext, item: ObjectContents) -> bool:
 def reread_inputs(
     context: BuildContext, paths: Iterable[Path], objects: Iterable[ObjectContents]
 ) -> None:
-    """Have the clang that links read each module and write it again; compare what it wrote.
+    """Have the linking clang read each module and write it again; compare what it wrote.
 
     Raises CompatibilityError for a module that it refuses, or writes with other kernels.
     """

@@ -102,7 +102,7 @@ def _old_driver(machine: Machine) -> Iterator[ToolFinding]:
     yield ToolFinding(
         "ENV003",
         Severity.ERROR if is_fatal else Severity.WARNING,
-        f"the driver serves CUDA {driver[0]}.{driver[1]}, the toolkit is {cuda.version}"
+        f"the driver supports CUDA {driver[0]}.{driver[1]}, the toolkit is {cuda.version}"
         + ("" if is_fatal else ": PTX of that toolkit does not run, cubins do"),
         f"install a newer driver, or use a toolkit of CUDA {driver[0]}.{driver[1]} (--cuda-path=)",
         str(cuda.root),

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mlir_offload.driver.compile.kind_build import Sdk, build_of
-from mlir_offload.offload.link.image_loss import links_device
+from mlir_offload.offload.link.dropped_image import links_device
 from mlir_offload.toolchain.inventory import Inventory
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.target import DEVICE_KINDS, Kind, parse_offload_arch
@@ -18,7 +18,7 @@ _SHOWN_PARTS = 3
 
 
 class Combination(Struct, frozen=True):
-    """The release that lowers, the one that compiles and links, what is next to them, the target.
+    """The lowering LLVM, the one that compiles and links, what is next to them, the target.
 
     `place` tells a release that lowers from another one of its number; `is_default`: what a build
     that names nothing would use.
@@ -34,7 +34,7 @@ class Combination(Struct, frozen=True):
 
     @property
     def producer_name(self) -> str:
-        """Return what the release that lowers is called here."""
+        """Return what the lowering LLVM is called here."""
         return f"LLVM {self.producer.version.major}{self.place}"
 
     @property

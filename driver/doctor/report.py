@@ -113,7 +113,7 @@ def _lines(report: DoctorReport) -> Iterator[Text]:
         if hint:
             yield Text(f"    {hint}")
     for cell in report.cells:
-        if cell.alone is not None and cell.alone.verdict is Verdict.LOSES:
+        if cell.alone is not None and cell.alone.verdict is Verdict.DROPS:
             yield Text(f"clang alone: {cell.combination.label}: {cell.alone.reason}", style="dim")
     for finding in report.findings:
         where = f"{finding.location}: " if finding.location else ""

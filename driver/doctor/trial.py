@@ -49,7 +49,7 @@ class Verdict(StrEnum):
     REFUSED = "refused"
     INCOMPLETE = "incomplete"
     FAILS = "fails"
-    LOSES = "loses kernels"
+    DROPS = "loses kernels"
     WRONG = "wrong result"
     LATE = "too slow"
 
@@ -165,7 +165,7 @@ class Bench(Struct, frozen=True):
     def _judge(self, combination: Combination, output: Path, folder: Path) -> Trial:
         """Look into what was linked, and run it where that is possible."""
         if lost := _lost(combination, output):
-            return Trial(Verdict.LOSES, lost, exit_status=VerificationError.exit_status)
+            return Trial(Verdict.DROPS, lost, exit_status=VerificationError.exit_status)
         if not device_kind(combination.kind).is_cpu and not self.has_gpu:
             return Trial(Verdict.LINKS, "not run: there is no such GPU here")
         if not build_of(combination.kind).is_run_by_doctor:
@@ -189,7 +189,7 @@ class Bench(Struct, frozen=True):
             reason = _complaint(completed)
             return Trial(Verdict.FAILS, reason, command=shown, exit_status=completed.returncode)
         lost = _lost(combination, output)
-        verdict = Verdict.LOSES if lost else Verdict.LINKS
+        verdict = Verdict.DROPS if lost else Verdict.LINKS
         return Trial(verdict, lost, command=shown)
 
 
@@ -218,7 +218,7 @@ def _refusal(completed: Completed) -> Trial:
         ToolchainError.exit_status: Verdict.INCOMPLETE,
         CompatibilityError.exit_status: Verdict.REFUSED,
         UsageError.exit_status: Verdict.REFUSED,
-        VerificationError.exit_status: Verdict.LOSES,
+        VerificationError.exit_status: Verdict.DROPS,
     }
     verdict = verdicts.get(completed.returncode, Verdict.FAILS)
     return Trial(verdict, reason, str(error.get("hint", "")), exit_status=completed.returncode)

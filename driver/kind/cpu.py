@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile import device as device_code
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import (
+from mlir_offload.driver.compile.downgrade import downgraded_text, not_taken, with_libraries
+from mlir_offload.driver.compile.kind_build import (
     ImageFile,
+    KindBuild,
+    Sdk,
     kernels_of,
     user_libraries,
 )
-from mlir_offload.driver.compile.kind_build import KindBuild, Sdk
-from mlir_offload.driver.compile.older import not_taken, older_text, with_libraries
 from mlir_offload.driver.compile.runtime_cache import compile_runtime_source
 from mlir_offload.driver.link.sanitizer import sanitizer_library
 from mlir_offload.driver.message.report import show_note
@@ -56,7 +57,7 @@ def _make_image(
     """Make the image of a lowered module for the CPU that this is."""
     libraries = user_libraries(context, source, target, lowered)
     prepared = _cpu_ir(context, source, module, lowered, libraries)
-    prepared = older_text(context, prepared, context.llvm.version.major, str(source))
+    prepared = downgraded_text(context, prepared, context.llvm.version.major, str(source))
     return _finish_image(context, prepared, _image_file(context, lowered, target), libraries)
 
 
@@ -200,7 +201,7 @@ def _collapse(
     llvm = context.llvm
     if llvm.library is None:
         return False
-    older = older_text(context, text, llvm.version.major, str(source))
+    older = downgraded_text(context, text, llvm.version.major, str(source))
     names = [kernel.symbol for kernel in module.module.kernels]
     command = cpu_collapse_command(llvm.library, older, output, names, str(source))
     context.executor.tool(command, output, diagnose=partial(not_taken, context))
@@ -212,7 +213,9 @@ def _inline(context: BuildContext, source: Path, text: Path, output: Path) -> bo
     executor, llvm = context.executor, context.llvm
     major = llvm.version.major
     if llvm.has("opt"):
-        command = cpu_prepare_command(llvm, older_text(context, text, major, str(source)), output)
+        command = cpu_prepare_command(
+            llvm, downgraded_text(context, text, major, str(source)), output
+        )
         executor.tool(command, output, diagnose=partial(not_taken, context))
         return True
     if llvm == context.mlir and is_written_in_process(major):
@@ -255,7 +258,7 @@ class CpuBuild(KindBuild):
         return (f"-march={context.options.march}",)
 
     def runtime_library(self, context: BuildContext, /) -> Path | None:
-        """Return libomptarget, in whose place the runtime has the stand-in where there is none."""
+        """Return libomptarget, in whose place the runtime has the fallback where there is none."""
         return context.libomptarget
 
     def link_arguments(
@@ -279,7 +282,7 @@ class CpuBuild(KindBuild):
     ) -> Path:
         """Return the LLVM IR, rewritten for the CPU."""
         text = _cpu_ir(context, source, module, lowered)
-        return older_text(context, text, context.consumer, str(source))
+        return downgraded_text(context, text, context.consumer, str(source))
 
     def bundled_image(
         self, context: BuildContext, _bundle: Path, module: ModuleFile, target: Target, /
@@ -334,7 +337,7 @@ class CpuBuild(KindBuild):
     def bundle_needs(self, _manifest: MobManifest, /) -> Iterator[str]:
         """Yield that it needs nothing."""
         yield (
-            "for the CPU nothing else: the code is made for the CPU of the machine that links"
+            "for the CPU nothing else: the code is made for the CPU of the link host"
             " (`-march=native`)"
         )
 

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.compile import downgrade as compile_downgrade
 from mlir_offload.driver.compile import kept_ptx as compile_kept_ptx
 from mlir_offload.driver.compile import linked_image
-from mlir_offload.driver.compile import older as compile_older
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import (
+from mlir_offload.driver.compile.kind_build import (
+    CppLanguage,
     DeviceModule,
     ImageFile,
+    KindBuild,
+    LinkTools,
+    Sdk,
+    SdkChoice,
 )
-from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools, Sdk, SdkChoice
 from mlir_offload.driver.compile.nvptx_code import CUDA_HINT, NvptxCode
 from mlir_offload.driver.kind import cuda_choice
 from mlir_offload.driver.message.report import show_note
@@ -51,7 +55,7 @@ _RECIPE_CUDA, _RECIPE_PLACE = "${CUDA_PATH:-/usr/local/cuda}", "@CUDA@"
 def _make_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    """Make bitcode or a cubin, as asked; the latter too where the release that links cannot take it."""
+    """Make bitcode or a cubin, as asked; the latter too where the linking LLVM cannot take it."""
     wants_code = context.options.mode is Mode.DEVICE and not context.options.emit_llvm
     if wants_code or not _is_bitcode(context):
         return _make_cubin(context, source, module, lowered, target)
@@ -70,19 +74,21 @@ def _make_image(
 def _make_bitcode(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    """Make bitcode by the clang of the release that links."""
+    """Make bitcode by the clang of the linking LLVM."""
     # Whether it can be is known then, in a dry run too.
-    older = compile_older.older_text(context, lowered, context.consumer, str(source), decides=True)
+    older = compile_downgrade.downgraded_text(
+        context, lowered, context.consumer, str(source), decides=True
+    )
     image = _image_file(context, lowered, target)
     is_assembled = context.options.needs_ptxas
     code = NvptxCode(context, source, module, older, image, context.llvm, is_assembled)
     ready, codegen, libdevice = code.prepare()
     command = nvptx_bitcode_command(context.llvm, ready, image.path, codegen, libdevice)
     context.executor.tool(
-        command, image.path, diagnose=lambda done: compile_older.not_taken(context, done)
+        command, image.path, diagnose=lambda done: compile_downgrade.not_taken(context, done)
     )
     if older != lowered:
-        compile_older.check_older_bitcode(
+        compile_downgrade.verify_downgraded_bitcode(
             context, lowered, image.path, replace(codegen, libraries=())
         )
     return image
@@ -91,15 +97,17 @@ def _make_bitcode(
 def _make_cubin(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    """Make a cubin, by the clang of the release that lowers where there is one."""
+    """Make a cubin, by the clang of the lowering LLVM where there is one."""
     executor, cuda = context.executor, context.cuda
     llvm = context.mlir if context.mlir.has("clang") else context.llvm
-    text = compile_older.older_text(context, lowered, llvm.version.major, str(source))
+    text = compile_downgrade.downgraded_text(context, lowered, llvm.version.major, str(source))
     image = ImageFile(lowered.with_suffix(f".{target.arch}.o"), target)
     ready, codegen, libdevice = NvptxCode(context, source, module, text, image, llvm).prepare()
     assembly = compile_kept_ptx.assembly_file(image)
     command = nvptx_assembly_command(llvm, ready, assembly, codegen, libdevice)
-    executor.tool(command, assembly, diagnose=lambda done: compile_older.not_taken(context, done))
+    executor.tool(
+        command, assembly, diagnose=lambda done: compile_downgrade.not_taken(context, done)
+    )
     if context.options.debug:
         timed = assembly.with_suffix(".timed.s")
         executor.step(PtxTime(source=assembly, time=context.source_time, output=timed))
@@ -152,7 +160,7 @@ def _ptx_feature(context: BuildContext, archs: Collection[str]) -> str:
 def _is_bitcode(context: BuildContext) -> bool:
     """Return whether the code is left for the link to generate.
 
-    Bitcode is written by the release that links alone; where that is not installed, by none.
+    Bitcode is written by the linking LLVM alone; where that is not installed, by none.
     """
     if not context.releases.is_consumer_here:
         return False

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.driver.compile.image import (
+from mlir_offload.driver.compile.downgrade import downgraded_text, not_taken, with_libraries
+from mlir_offload.driver.compile.kind_build import (
+    CppLanguage,
     ImageFile,
+    KindBuild,
+    LinkTools,
+    Sdk,
+    SdkChoice,
     kernels_of,
     user_libraries,
 )
-from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools, Sdk, SdkChoice
-from mlir_offload.driver.compile.older import not_taken, older_text, with_libraries
 from mlir_offload.driver.option.compile_options import DeviceCode
 from mlir_offload.driver.step.hip import AmdgpuCheck, AmdgpuIr, HipFatBinary
 from mlir_offload.driver.step.split_file import ObjectFile
@@ -97,7 +101,7 @@ def _make_code(context: BuildContext, source: Path, lowered: Path, image: _HipIm
     math = _device_math(flags, own.flags)
     executor.step(
         AmdgpuIr(
-            source=older_text(context, lowered, context.llvm.version.major, str(source)),
+            source=downgraded_text(context, lowered, context.llvm.version.major, str(source)),
             kernels=image.kernels,
             rdc=bool(context.options.gpu_rdc),
             ftz=math.flushes_denormals,

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile.image import ImageFile, kernels_of, user_libraries
-from mlir_offload.driver.compile.kind_build import KindBuild
-from mlir_offload.driver.compile.older import older_text
+from mlir_offload.driver.compile.downgrade import downgraded_text
+from mlir_offload.driver.compile.kind_build import ImageFile, KindBuild, kernels_of, user_libraries
 from mlir_offload.driver.option.compile_options import DeviceCode
 from mlir_offload.driver.step.spirv import SpirvCheck, SpirvIr
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, SourceError
@@ -47,7 +46,7 @@ def _make_image(
     libraries = user_libraries(context, source, target, lowered)
     image = made.path
     ready, code = image.with_suffix(".ll"), image.with_suffix(".spv")
-    older = older_text(context, lowered, context.consumer, str(source))
+    older = downgraded_text(context, lowered, context.consumer, str(source))
     kernels, location = kernels_of(module), str(source)
     executor.step(
         SpirvIr(

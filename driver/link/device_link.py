@@ -11,7 +11,7 @@ from msgspec import Struct
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.kind_build import builds_of
 from mlir_offload.driver.link.runtime import HostRuntime
-from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.link.held_image import runs_on_host

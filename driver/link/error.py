@@ -47,7 +47,7 @@ def diagnose_link(
         )
     elif apart and _UNDEFINED.search(failed.stderr):
         error.hint = (
-            f"the device code of {', '.join(apart)} was linked apart, because other objects have "
+            f"the device code of {', '.join(apart)} was device-linked separately, because other objects have "
             "kernels of the same names: rename these where other files call its device functions, "
             "or launch its kernels from CUDA C++"
         )

@@ -10,18 +10,23 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.host_code import host_command
-from mlir_offload.driver.compile.image import DeviceModule, ImageFile
-from mlir_offload.driver.compile.kind_build import build_of, builds_of, runtime_libraries
+from mlir_offload.driver.compile.kind_build import (
+    DeviceModule,
+    ImageFile,
+    build_of,
+    builds_of,
+    runtime_libraries,
+)
 from mlir_offload.driver.compile.linked_image import (
     linked_images,
     override_arguments,
     with_linked_images,
 )
 from mlir_offload.driver.link import error as link_error
-from mlir_offload.driver.link import refused
+from mlir_offload.driver.link import rejected_image
 from mlir_offload.driver.link.device_link import DeviceLink, device_link, link_directory
-from mlir_offload.driver.link.finish import DeviceLinkedInputs, finish_collisions
 from mlir_offload.driver.link.read_files import note_read_files, noting_arguments
+from mlir_offload.driver.link.relocatable_links import DeviceLinkedInputs, isolate_duplicates
 from mlir_offload.driver.link.runner_library import (
     explain_missing,
     runner_library_arguments,
@@ -33,8 +38,7 @@ from mlir_offload.driver.link.to_object import link_to_object
 from mlir_offload.driver.link.whole_archive import without_whole_archives
 from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.command_line import as_operand
-from mlir_offload.driver.option.inputs import CPP_SUFFIXES, parse_link_line
+from mlir_offload.driver.option.command_line import CPP_SUFFIXES, as_operand, parse_link_line
 from mlir_offload.driver.step.image_file import Package
 from mlir_offload.driver.step.object_file import DummyImage
 from mlir_offload.offload.abi import load_abi
@@ -89,7 +93,7 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     for build in builds_of(runtime.kinds):
         build.prepare_link(context, directory, device=device)
     wrapper = device_link(context, runtime, directory)
-    prepared = finish_collisions(context, contents, wrapper)
+    prepared = isolate_duplicates(context, contents, wrapper)
     dummy = _make_dummy_image(context, prepared.remaining)
     line = without_whole_archives(context, contents, _link_items(context, prepared.replaced))
     line = (*map(str, dummy), *line)
@@ -137,7 +141,7 @@ def _diagnose(
     """Return the error for a link that failed; only then all that is known of releases is loaded."""
     failed = partial(link_error.diagnose_link, prepared.apart, prepared.remaining)
     run = ToolRun(completed, context.workspace, context.executor.sources)
-    error = refused.diagnose_refused(context, contents, failed, run)
+    error = rejected_image.diagnose_rejected(context, contents, failed, run)
     folders = runner_library_folders(context)
     explain_missing(error, completed.stderr, context.mlir.version.major, folders)
     return error

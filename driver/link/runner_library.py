@@ -24,7 +24,7 @@ _C_INTERFACE = "_mlir_ciface_"
 
 
 def runner_library_arguments(context: BuildContext) -> tuple[str, ...]:
-    """Return the libraries of the release that lowers, for the functions that objects leave undefined.
+    """Return the libraries of the lowering LLVM, for the functions that objects leave undefined.
 
     They come last, and only as far as they are needed: what the user links has precedence. One that
     is not installed is left to the link, which names it when it fails.
@@ -42,7 +42,7 @@ def runner_library_arguments(context: BuildContext) -> tuple[str, ...]:
 
 
 def runner_library_folders(context: BuildContext) -> list[Path]:
-    """Return the directories of -L and those of the release that lowers."""
+    """Return the directories of -L and those of the lowering LLVM."""
     named = [Path(item[2:]) for item in context.options.link_items if item.startswith(_FOLDER)]
     prefix = context.mlir.prefix
     return [*named, *(prefix / folder for folder in load_runner_table().folders)]

@@ -78,7 +78,7 @@ def _compile_command(context: BuildContext, runtime: HostRuntime) -> Command:
         kinds=runtime.kinds,
         archs=dict(runtime.all_archs),
         # A final object has all that it needs but the libraries of the GPU's vendor.
-        standin=context.libomptarget is None or context.options.mode is not Mode.LINK,
+        fallback=context.libomptarget is None or context.options.mode is not Mode.LINK,
         libraries=runtime_libraries(context, runtime.kinds),
         extra=_sanitizer_flags(context),
     )

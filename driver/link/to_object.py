@@ -10,11 +10,11 @@ from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.link.device_link import DeviceLink
-from mlir_offload.driver.link.final_object import check_final
-from mlir_offload.driver.link.finish import DeviceLinkedInputs
+from mlir_offload.driver.link.non_rdc_object import check_non_rdc
 from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
+from mlir_offload.driver.link.relocatable_links import DeviceLinkedInputs
+from mlir_offload.driver.option.command_line import LinkItem, parse_link_line
 from mlir_offload.driver.option.compile_options import RELOCATABLE_OPTIONS
-from mlir_offload.driver.option.inputs import LinkItem, parse_link_line
 from mlir_offload.driver.step.object_file import Detach
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
@@ -35,7 +35,7 @@ def link_to_object(
 
     Raises CompatibilityError where the release cannot do that with a device, or with a library.
     """
-    check_final(context, prepared.remaining, _OPTION)
+    check_non_rdc(context, prepared.remaining, _OPTION)
     items = [item for item in parse_link_line(line) if item.text not in RELOCATABLE_OPTIONS]
     apart = [item.text for item in items if item.text in prepared.replaced.values()]
     others = [item for item in items if item.text not in apart]

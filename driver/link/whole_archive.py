@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver.option.inputs import LinkItem, parse_link_line
+from mlir_offload.driver.option.command_line import LinkItem, parse_link_line
 from mlir_offload.driver.step.members import member_file
 from mlir_offload.driver.step.object_file import Members
 from mlir_offload.offload.container.archive import is_archive, iterate_members

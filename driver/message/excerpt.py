@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.toolchain.errors import Place
+from mlir_offload.toolchain.errors import SourceLocation
 
 # What a name, a number or an operation is made of, in MLIR and in YAML.
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[@%^#!]?[\w$.-]+(?:::@[\w$.-]+)*')
@@ -17,7 +17,7 @@ _BEFORE = 60
 _ELLIPSIS = "..."
 
 
-def with_range(place: Place, content: bytes | None = None) -> Place:
+def with_range(place: SourceLocation, content: bytes | None = None) -> SourceLocation:
     """Return the place with the end of the word that begins there, in the file or in what was read of it."""
     line = (
         _source_line(place, content)
@@ -32,7 +32,7 @@ def with_range(place: Place, content: bytes | None = None) -> Place:
     return replace(place, end_column=place.column + length)
 
 
-def excerpt(place: Place, fix: str = "", content: bytes | None = None) -> tuple[str, ...]:
+def excerpt(place: SourceLocation, fix: str = "", content: bytes | None = None) -> tuple[str, ...]:
     """Return the line of a place, a caret and its range, and what to write there instead."""
     line = _source_line(place, content) if place.line else None
     if line is None or not line.strip():
@@ -64,7 +64,7 @@ def _plain(line: bytes) -> str:
     return line.decode("utf-8", "surrogateescape").replace("\t", " ").rstrip("\r\n")
 
 
-def _source_line(place: Place, content: bytes | None) -> bytes | None:
+def _source_line(place: SourceLocation, content: bytes | None) -> bytes | None:
     """Return the line, None if there is no such line or the file is not text."""
     if content is None:
         content = _content(Path(place.file))

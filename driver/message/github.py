@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mlir_offload.driver.message.diagnostic import PROGRAM, Diagnostic
 from mlir_offload.driver.message.escape import shown_lines
-from mlir_offload.driver.message.form import PROGRAM, Message
 from mlir_offload.translate.tool_message import Severity
 
 _COMMANDS = {
@@ -13,7 +13,7 @@ _COMMANDS = {
 }
 
 
-def render_github(message: Message) -> str:
+def render_github(message: Diagnostic) -> str:
     """Return one line, as `::error file=k.mlir,line=2,col=8,title=mlir-opt (lower)::text`.
 
     A remark has none: a workflow has no place for so many.

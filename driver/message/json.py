@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from mlir_offload.driver.message.diagnostic import Diagnostic
 from mlir_offload.driver.message.escape import harmless_json
-from mlir_offload.driver.message.form import Message
-from mlir_offload.toolchain.errors import Place
+from mlir_offload.toolchain.errors import SourceLocation
 from mlir_offload.translate.tool_message import Severity
 
 _SCHEMA = Path(__file__).parents[1] / "data" / "message.schema.json"
 
 
-def render_json(message: Message) -> str:
+def render_json(message: Diagnostic) -> str:
     """Return one line of JSON; members that are not known are left out."""
     place = message.place
     members = {
@@ -46,7 +46,7 @@ def render_json(message: Message) -> str:
     return harmless_json(json.dumps(known))
 
 
-def parse_message(line: str) -> Message | None:
+def parse_message(line: str) -> Diagnostic | None:
     """Return the message of a line that `render_json` wrote, None for any other line."""
     try:
         members = json.loads(line)
@@ -54,8 +54,8 @@ def parse_message(line: str) -> Message | None:
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     numbers = (members.get(name, 0) for name in ("line", "column", "end_column"))
-    place = Place(members.get("file", ""), *numbers)
-    return Message(
+    place = SourceLocation(members.get("file", ""), *numbers)
+    return Diagnostic(
         severity,
         members["message"],
         place if place.file else None,

@@ -91,7 +91,6 @@ def raise_rule(options: MessageOptions, value: str) -> MessageOptions:
 
 
 def _rule(option: str, name: str) -> str:
-
     if name in rule.load_rules():
         return name
     msg = f"{option}{name}: there is no such rule"

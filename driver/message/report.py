@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mlir_offload.driver.message import diagnostic as message_diagnostic
 from mlir_offload.driver.message import excerpt as message_excerpt
-from mlir_offload.driver.message import form as message_form
 from mlir_offload.driver.message import github, sarif
 from mlir_offload.driver.message import json as message_json
 from mlir_offload.driver.message.escape import shown, shown_colors, shown_lines, shown_message
 from mlir_offload.driver.message.journal import Journal, StepTime, ToolRun
 from mlir_offload.driver.message.options import Color, MessageFormat, MessageOptions
 from mlir_offload.driver.system import workspace
-from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, parse_place
+from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, parse_source_location
 from mlir_offload.translate import tool_message
 
 if TYPE_CHECKING:
-    from mlir_offload.driver.message.form import Message
+    from mlir_offload.driver.message.diagnostic import Diagnostic
 
 _PROGRAM = "mlir-offload"
 # As clang has them.
@@ -54,8 +54,8 @@ class Report(Struct):
     words: frozenset[str] = frozenset()
     contents: dict[str, bytes] = field(default_factory=dict)
     has_color: bool = False
-    _messages: list[Message] = field(default_factory=list)
-    _seen: set[Message] = field(default_factory=set)
+    _messages: list[Diagnostic] = field(default_factory=list)
+    _seen: set[Diagnostic] = field(default_factory=set)
     _printed: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -84,7 +84,7 @@ class Report(Struct):
         """Return the form of what goes to stderr."""
         return MessageFormat.TEXT if self.options.file else self.options.format
 
-    def add(self, message: Message) -> None:
+    def add(self, message: Diagnostic) -> None:
         """Show a message, unless the same was said before, as for each of several devices."""
         message = self._with_excerpt(message)
         with self._lock:
@@ -97,7 +97,7 @@ class Report(Struct):
             if text:
                 _print(text)
 
-    def add_error(self, error: Message, *notes: Message) -> None:
+    def add_error(self, error: Diagnostic, *notes: Diagnostic) -> None:
         """Show an error with its notes as text, the hint last."""
         messages = [self._with_excerpt(message) for message in (error, *notes)]
         with self._lock:
@@ -107,7 +107,7 @@ class Report(Struct):
             self._messages += messages
         _print(render_error(messages, has_color=self.has_color))
 
-    def keep(self, messages: Iterable[Message]) -> None:
+    def keep(self, messages: Iterable[Diagnostic]) -> None:
         """Keep messages for the file alone: on stderr they are said already, or not wanted."""
         with self._lock:
             complete = map(self._with_excerpt, messages)
@@ -123,7 +123,7 @@ class Report(Struct):
             self._printed.add(text)
         _print(text)
 
-    def _with_excerpt(self, message: Message) -> Message:
+    def _with_excerpt(self, message: Diagnostic) -> Diagnostic:
         """Return the message with the source line that it is about, if it shows none itself."""
         place = message.place
         if place is None or not place.line or message.details:
@@ -149,7 +149,7 @@ class Report(Struct):
         elif form is MessageFormat.SARIF:
             _print(text)
 
-    def _is_hidden(self, message: Message) -> bool:
+    def _is_hidden(self, message: Diagnostic) -> bool:
         """Say whether a person shall not see it: -q leaves errors, and remarks are for machines."""
         if message.severity == "remark":
             return self.stream_format is MessageFormat.TEXT
@@ -185,7 +185,7 @@ def _headline(place: str, severity: str, text: str, *, has_color: bool) -> str:
     return f"{_BOLD}{place}: {_COLORS[severity]}{severity}: {_PLAIN}{_BOLD}{text}{_PLAIN}"
 
 
-def _render(message: Message, form: MessageFormat, *, has_color: bool) -> str:
+def _render(message: Diagnostic, form: MessageFormat, *, has_color: bool) -> str:
     """Return a message in a form; nothing in one that makes a document of all."""
     if form is MessageFormat.JSON:
         return message_json.render_json(message)
@@ -196,14 +196,14 @@ def _render(message: Message, form: MessageFormat, *, has_color: bool) -> str:
     return render_text(message, has_color=has_color)
 
 
-def render_error(messages: Iterable[Message], *, has_color: bool = False) -> str:
+def render_error(messages: Iterable[Diagnostic], *, has_color: bool = False) -> str:
     """Return an error and its notes as text; the hint of the error is last."""
     parts = [render_text(message, has_color=has_color) for message in messages]
     first, bar, hint = parts[0].rpartition(_HINT)
     return "\n".join((first, *parts[1:])) + bar + hint if bar else "\n".join(parts)
 
 
-def render_text(message: Message, *, has_color: bool = False) -> str:
+def render_text(message: Diagnostic, *, has_color: bool = False) -> str:
     """Return `location: error: text`, the source line below it, and the hint last."""
     place = str(message.place or _PROGRAM)
     text = _ruled(message.text, message.rule)
@@ -259,7 +259,7 @@ def _show_one_error(error: MlirOffloadError) -> None:
 
     current = report()
     failure = current.journal.failure_of(error)
-    messages = message_form.failure_messages(error, failure.run if failure else None)
+    messages = message_diagnostic.failure_messages(error, failure.run if failure else None)
     if current.stream_format is not MessageFormat.TEXT:
         for message in messages:
             current.add(message)
@@ -277,14 +277,18 @@ def _show_one_error(error: MlirOffloadError) -> None:
 def show_tool_messages(run: ToolRun) -> None:
     """Show what a tool that succeeded has to say of the user's files, or of itself."""
     current = report()
-    messages = message_form.tool_messages(run)
-    if current.stream_format is MessageFormat.TEXT and message_form.is_text_of_clang(messages, run):
+    messages = message_diagnostic.tool_messages(run)
+    if current.stream_format is MessageFormat.TEXT and message_diagnostic.is_text_of_clang(
+        messages, run
+    ):
         current.keep(messages)
         if not current.options.quiet and not current.options.verbose:
             current.print_once(shown_colors(run.printed.rstrip("\n")))
         return
     for message in messages:
-        is_for_machines = not message_form.concerns_user(message, run) or current.options.verbose
+        is_for_machines = (
+            not message_diagnostic.concerns_user(message, run) or current.options.verbose
+        )
         if current.stream_format is MessageFormat.TEXT and is_for_machines:
             # The user did not write that file; -v has printed all anyway.
             current.keep((message,))
@@ -304,7 +308,11 @@ def show_warning(text: str, location: str) -> None:
 
 def _show_own(severity: str, text: str, location: str = "") -> None:
 
-    report().add(message_form.Message(tool_message.Severity(severity), text, parse_place(location)))
+    report().add(
+        message_diagnostic.Diagnostic(
+            tool_message.Severity(severity), text, parse_source_location(location)
+        )
+    )
 
 
 def show(text: str) -> None:

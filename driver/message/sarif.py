@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import quote
 
 from mlir_offload.driver import __version__
+from mlir_offload.driver.message.diagnostic import PROGRAM, Diagnostic
 from mlir_offload.driver.message.escape import harmless_json
-from mlir_offload.driver.message.form import PROGRAM, Message
-from mlir_offload.toolchain.errors import Place
+from mlir_offload.toolchain.errors import SourceLocation
 from mlir_offload.toolchain.skew.rule import is_rule_name, load_rules
 from mlir_offload.translate.tool_message import Severity
 
@@ -29,7 +29,7 @@ _LEVELS = {
 _WARNING_FLAG = re.compile(r" \[(-W[^\]]+)\]$")
 
 
-def render_sarif(messages: Sequence[Message], status: int) -> str:
+def render_sarif(messages: Sequence[Diagnostic], status: int) -> str:
     """Return the document of a whole run of mlir-offload that ended with an exit status."""
     rules = list(dict.fromkeys(_rule(message) for message in messages))
     run = {
@@ -63,7 +63,7 @@ def _described(rule: str) -> dict[str, Any]:
     }
 
 
-def _rule(message: Message) -> str:
+def _rule(message: Diagnostic) -> str:
     """Return what the message is an instance of: a rule, a class, a warning's flag, or its tool."""
     if message.rule:
         return message.rule
@@ -73,7 +73,7 @@ def _rule(message: Message) -> str:
     return f"{message.tool}/{flag[1] if flag else message.severity}"
 
 
-def _result(message: Message, rules: Sequence[str]) -> dict[str, Any]:
+def _result(message: Diagnostic, rules: Sequence[str]) -> dict[str, Any]:
     rule = _rule(message)
     text = f"{message.text}\nhint: {message.hint}" if message.hint else message.text
     properties = {
@@ -99,20 +99,20 @@ def _result(message: Message, rules: Sequence[str]) -> dict[str, Any]:
     return result | {"locations": [_location(message.place)]} | fixes
 
 
-def _location(place: Place) -> dict[str, Any]:
+def _location(place: SourceLocation) -> dict[str, Any]:
     """Return the location; a name is a URI reference, relative as the user gave it."""
     physical: dict[str, Any] = {"artifactLocation": _artifact(place)}
     region = _region(place)
     return {"physicalLocation": physical | ({"region": region} if region else {})}
 
 
-def _artifact(place: Place) -> dict[str, str]:
+def _artifact(place: SourceLocation) -> dict[str, str]:
     path = PurePath(place.file)
     uri = quote(str(path).encode("utf-8", "surrogateescape"), safe="/")
     return {"uri": f"file://{uri}" if path.is_absolute() else uri}
 
 
-def _region(place: Place) -> dict[str, int]:
+def _region(place: SourceLocation) -> dict[str, int]:
     """Return the region; its end is the column after the last one (section 3.30.9)."""
     numbers = {
         "startLine": place.line,
@@ -122,7 +122,7 @@ def _region(place: Place) -> dict[str, int]:
     return {name: number for name, number in numbers.items() if number}
 
 
-def _fix(place: Place, text: str) -> dict[str, Any]:
+def _fix(place: SourceLocation, text: str) -> dict[str, Any]:
     """Return the fix that replaces the region (section 3.55)."""
     replacement = {"deletedRegion": _region(place), "insertedContent": {"text": text}}
     return {

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.message import form
+from mlir_offload.driver.message import diagnostic
 from mlir_offload.driver.message.options import MessageOptions
 from mlir_offload.offload.skew.check import SkewFinding
-from mlir_offload.toolchain.errors import parse_place
+from mlir_offload.toolchain.errors import parse_source_location
 from mlir_offload.toolchain.skew.identity import Severity as RuleSeverity
 from mlir_offload.translate import tool_message
 
@@ -33,12 +33,12 @@ def is_note(finding: SkewFinding) -> bool:
     return finding.severity is RuleSeverity.NOTE
 
 
-def message_of(finding: SkewFinding) -> form.Message:
+def message_of(finding: SkewFinding) -> diagnostic.Diagnostic:
     """Return the message of a finding."""
-    return form.Message(
+    return diagnostic.Diagnostic(
         tool_message.Severity(finding.severity),
         finding.text,
-        parse_place(finding.location),
+        parse_source_location(finding.location),
         hint=finding.hint,
         rule=finding.rule,
         image=finding.image,

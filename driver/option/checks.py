@@ -29,11 +29,12 @@ from mlir_offload.driver.option.subcommand import every_subcommand
 from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.toolchain.errors import InputOutputError, UsageError, joined
 from mlir_offload.toolchain.target import (
-    DEVICE_KINDS,
     HOST,
     SPIRV,
     Kind,
     Target,
+    all_kinds,
+    device_kind,
     kind_of_image,
     uses_cuda,
 )
@@ -234,7 +235,7 @@ def _check_for_any(options: CompileOptions) -> None:
     if SPIRV in options.offload_archs:
         what = f"code for {SPIRV}"
     if what:
-        msg = f"--for-clang={ANY_CLANG} is for objects: {what} serves one release of LLVM only"
+        msg = f"--for-clang={ANY_CLANG} is for objects: {what} is for one LLVM release only"
         raise UsageError(msg, hint="use -c, with --device-code=object or none")
 
 
@@ -301,9 +302,9 @@ def check_flags(
     _check_ptx(options, targets)
     held = [(kind_of_image(image.kind, image.triple), image.arch) for image in images]
     used = [*((target.kind, target.arch) for target in targets), *held]
-    for known in DEVICE_KINDS:
-        known.check_archs([arch for kind, arch in used if kind is known.name])
     kinds = {kind for kind, _ in used if kind is not None}
+    for known in filter(kinds.__contains__, all_kinds()):
+        device_kind(known).check_archs([arch for kind, arch in used if kind is known])
     _check_ptxas(options, kinds)
 
 
@@ -329,5 +330,5 @@ def _check_ptx(options: CompileOptions, targets: Sequence[Target]) -> None:
     if missing and targets:
         msg = f"--cuda-include-ptx={missing}: nothing is compiled for {missing}"
         raise UsageError(msg, hint=f"add {missing} to --offload-arch=")
-    if wanted and not options.makes_final_objects:
+    if wanted and not options.makes_non_rdc_objects:
         show_note("--cuda-include-ptx= is unused: without -fno-gpu-rdc NVIDIA's tools drop PTX")

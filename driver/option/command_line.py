@@ -1,14 +1,28 @@
-"""The command line of the compiler: options as clang spells them, parsed into one value."""
+"""The command line of the compiler: options as clang spells them, input files, and the link line."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.options import MessageOptions
-from mlir_offload.driver.option import clang_option, nvcc, nvcc_option
+from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option import (
+    action,
+    clang_option,
+    nvcc_option,
+    pipeline_file,
+    row,
+    subcommand,
+)
 from mlir_offload.driver.option.action import BESIDE_OUTPUT, TEMPS
 from mlir_offload.driver.option.checks import consistent
 from mlir_offload.driver.option.compile_options import (
@@ -22,8 +36,14 @@ from mlir_offload.driver.option.compile_options import (
 )
 from mlir_offload.driver.option.row import read_option, unknown_option
 from mlir_offload.driver.option.table import COMPILER
+from mlir_offload.offload.link import objects as link_objects
+from mlir_offload.toolchain.errors import InputOutputError, UsageError
 from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import as_operand
+from mlir_offload.translate import target_attribute
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.link.objects import ObjectContents
 
 # What follows is a rule here only if it is spelled as one is; else it is an option of clang.
 _RULE = pattern(r"(-Wno-|-Werror=)([A-Z]{2,4}\d{3})")
@@ -118,7 +138,7 @@ def _add_words(options: CompileOptions, arguments: Sequence[str]) -> CompileOpti
 
 
 def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
-    if nvcc.is_ambiguous(argument) or COMPILER.find(argument) is None:
+    if action.is_ambiguous(argument) or COMPILER.find(argument) is None:
         return _other_option(options, argument, rest)
     row, name, value = read_option(COMPILER, argument, rest)
     if row.does is None:
@@ -168,3 +188,282 @@ def _input(options: CompileOptions, name: str) -> CompileOptions:
         languages=languages,
         link_items=(*options.link_items, as_operand(name)),
     )
+
+
+_FOR_LINKER = "-Wl,"
+_WHOLE = {"whole-archive": True, "no-whole-archive": False}
+_STATIC = {
+    **dict.fromkeys(("Bstatic", "dn", "non_shared", "static"), True),
+    **dict.fromkeys(("Bdynamic", "dy", "call_shared"), False),
+}
+# Options of linkers whose value is a file to write.
+_WRITES = ("Map", "dependency-file", "out-implib", "time-trace")
+_PUSH, _POP = "push-state", "pop-state"
+_MOST_NAMES = 1000
+STANDARD_INPUT = STANDARD_OUTPUT = Path("-")
+# What is written in C++, and needs its library.
+CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", *GPU_CPP})
+IR_SUFFIXES = frozenset({".ll", ".bc"})
+_KNOWN_SUFFIXES = frozenset(MLIR_SUFFIXES) | frozenset(COMPILED_SUFFIXES)
+_OUTPUT_SUFFIX = {
+    Mode.LINK: ".o",
+    Mode.OBJECT: ".o",
+    Mode.ASSEMBLY: ".s",
+    Mode.LLVM_TEXT: ".ll",
+    Mode.LLVM_BITCODE: ".bc",
+    Mode.HEADER: ".h",
+    Mode.PREPROCESSED: ".i",
+    Mode.RULE: ".d",
+    Mode.SYNTAX: "",
+    Mode.DEVICE: ".o",
+}
+
+
+class LinkItem(Struct, frozen=True):
+    """One word for the linker, spelled for clang; a file has its path.
+
+    A library `is_whole` between `--whole-archive` and `--no-whole-archive`.
+    """
+
+    text: str
+    path: Path | None = None
+    is_whole: bool = False
+
+
+class _State(Struct):
+    """What an option on the line changes for the files behind it, and what was pushed."""
+
+    is_whole: bool = False
+    is_static: bool = False
+
+    def apply(self, option: str, stack: list[tuple[bool, bool]]) -> None:
+        self.is_whole = _WHOLE.get(option, self.is_whole)
+        self.is_static = _STATIC.get(option, self.is_static)
+        if option == _PUSH:
+            stack.append((self.is_whole, self.is_static))
+        elif option == _POP and stack:
+            self.is_whole, self.is_static = stack.pop()
+
+
+def parse_link_line(link_items: Sequence[str]) -> tuple[LinkItem, ...]:
+    """Return the words of a link line in their order, with the files that they name.
+
+    `-l` is looked up in the directories of `-L`, which hold for the whole line. Libraries of the
+    system are not looked into: device code is not installed there. A build asks for its line in several places, and
+    looks for its files once: `forget_link_lines` precedes it.
+    """
+    return _parsed(tuple(link_items), str(Path.cwd()))
+
+
+def forget_link_lines() -> None:
+    """Have the files of all link lines looked for again."""
+    _parsed.cache_clear()
+
+
+@cache
+def _parsed(link_items: tuple[str, ...], _directory: str) -> tuple[LinkItem, ...]:
+    folders = [Path(item[2:]) for item in link_items if item.startswith("-L")]
+    return tuple(_items(link_items, folders))
+
+
+def linker_outputs(link_items: Sequence[str]) -> Iterator[Path]:
+    """Yield the files besides its output that the linker is asked to write."""
+    before = ""
+    for word in _words(link_items):
+        name = word.removeprefix(_FOR_LINKER).lstrip("-")
+        option, is_joined, value = name.partition("=")
+        if word.startswith(_FOR_LINKER) and option in _WRITES and is_joined:
+            yield Path(value)
+        elif before in _WRITES and word.startswith(_FOR_LINKER):
+            yield Path(word.removeprefix(_FOR_LINKER))
+        before = name if word.startswith(_FOR_LINKER) else ""
+
+
+def _items(link_items: Sequence[str], folders: Sequence[Path]) -> Iterator[LinkItem]:
+    state = _State(is_static="-static" in link_items)
+    stack: list[tuple[bool, bool]] = []
+    for word in _words(link_items):
+        name = word.removeprefix(_FOR_LINKER)
+        if word != name:
+            state.apply(name.lstrip("-"), stack)
+        path = _file_of(name, folders, is_static=state.is_static)
+        yield LinkItem(word, path, is_whole=state.is_whole and path is not None)
+
+
+def _words(link_items: Sequence[str]) -> Iterator[str]:
+    """Return the items, those of `-Wl,a,b` one by one."""
+    for item in link_items:
+        if item.startswith(_FOR_LINKER):
+            yield from (f"{_FOR_LINKER}{word}" for word in item[len(_FOR_LINKER) :].split(","))
+        else:
+            yield item
+
+
+def _file_of(name: str, folders: Sequence[Path], *, is_static: bool) -> Path | None:
+    """Return the file that a word names; None for an option, a library of the system, a symbol."""
+    if not name.startswith("-"):
+        path = Path(name)
+        return path if path.is_file() else None
+    if not name.startswith("-l"):
+        return None
+    wanted = name[2:]
+    endings = (".a",) if is_static else (".so", ".a")
+    names = [wanted[1:]] if wanted.startswith(":") else [f"lib{wanted}{end}" for end in endings]
+    candidates = (folder / file for folder in folders for file in names)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def check_input(path: Path) -> None:
+    """Raise InputOutputError or UsageError for what is not a file that the compiler takes."""
+    if not path.is_file():
+        raise _no_file(path)
+    if path.suffix not in _KNOWN_SUFFIXES and not _is_linked(path):
+        msg = f"{path}: unknown kind of file"
+        endings = ".mlir, .o, .a, .so, .c, .cpp, .cu, .hip, .ll or .bc"
+        hint = f"inputs end in {endings}; -x mlir before a file reads it as MLIR"
+        raise UsageError(msg, hint=hint)
+
+
+def _no_file(path: Path) -> InputOutputError:
+    """Return the error for a path at which there is no regular file."""
+    if not path.exists():
+        return InputOutputError(f"{path}: no such file", hint=_missing_hint(path))
+    if path.is_dir():
+        return InputOutputError(f"{path}: is a directory", hint="name the files in it")
+    # It is read more than once, and a device has no end.
+    hint = "write what it gives to a file first"
+    return InputOutputError(f"{path}: not a regular file", hint=hint)
+
+
+def _missing_hint(path: Path) -> str:
+    """Return what may have been meant by a file that is not there: a subcommand, perhaps."""
+    near = "" if path.suffix else row.nearest(str(path), subcommand.SUBCOMMANDS)
+    if near:
+        return f"did you mean the subcommand '{near}'?"
+    similar = row.nearest(path.name, _names_beside(path))
+    if similar:
+        return f"did you mean '{path.with_name(similar)}'?"
+    if not path.suffix:
+        return "check the name; a value is attached to its option, as in -Ofast or -g2"
+    return "check the name and the current directory"
+
+
+def _names_beside(path: Path) -> Iterator[str]:
+    """Yield the sources in the directory of a file that is not there, shortly."""
+    known = MLIR_SUFFIXES | COMPILED_SUFFIXES
+    with contextlib.suppress(OSError), os.scandir(path.parent) as found:
+        for entry in itertools.islice(found, _MOST_NAMES):
+            if Path(entry.name).suffix in known:
+                yield entry.name
+
+
+def has_device_code(options: CompileOptions) -> bool:
+    """Say whether a source may hold device code: MLIR, CUDA C++ or HIP C++."""
+    return any(path.suffix in MLIR_SUFFIXES | GPU_CPP.keys() for path in options.inputs)
+
+
+def attached_archs(options: CompileOptions) -> tuple[str, ...]:
+    """Return the GPUs that programs, as text, attach to their modules; the command line names none."""
+    archs: dict[str, None] = {}
+    for path in options.inputs:
+        if path.suffix in MLIR_SUFFIXES:
+            archs |= dict.fromkeys(target_attribute.chips_in_source(path.read_bytes()))
+    if archs:
+        show_note(f"compiling for what is attached: --offload-arch={','.join(archs)}")
+    return tuple(archs)
+
+
+def sources(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the inputs that are compiled; the others go to the linker as they are."""
+    return _compiled(options.inputs)
+
+
+@cache
+def _compiled(inputs: tuple[Path, ...]) -> tuple[Path, ...]:
+    return tuple(path for path in inputs if not _is_linked(path))
+
+
+def all_outputs(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the files that the user gets, the header next to an object or program included."""
+    outputs = final_outputs(options)
+    header = () if options.header is None else (options.header,)
+    return outputs if options.mode is Mode.HEADER else (*outputs, *header)
+
+
+def final_outputs(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the files that the last stage makes, one for each source but in a link.
+
+    What is known only when it is made, the files of device code, is not among them.
+    """
+    mode = options.mode
+    if mode is Mode.HEADER and options.header is not None:
+        return (options.header,)
+    if mode is Mode.LINK:
+        return (options.output or Path("a.out"),)
+    if mode in {Mode.SYNTAX, Mode.DEVICE}:
+        return ()
+    named = options.output
+    if mode is Mode.RULE and options.depfile.file:
+        named = Path(options.depfile.file)
+    if named is not None:
+        return (named,)
+    is_printed = mode in {Mode.PREPROCESSED, Mode.RULE}
+    suffix = _OUTPUT_SUFFIX[mode]
+    return tuple(
+        STANDARD_OUTPUT if is_printed else Path(path.stem + suffix) for path in sources(options)
+    )
+
+
+def read_besides(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the files that options name to be read for every `.mlir` input: pipeline, plugins, libraries."""
+    plugins = (Path(word.partition("=")[2]) for word in options.mlir_arguments)
+    libraries = (library.path for library in options.device_flags.libraries)
+    files = pipeline_file.pipeline_paths(options.pipeline) if options.pipeline else ()
+    return (*libraries, *files, *plugins)
+
+
+def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]:
+    """Return for each source the file that its compilation makes, in a directory of its own."""
+    suffix = _OUTPUT_SUFFIX[options.mode]
+    return {
+        path: workspace / str(number) / f"{_plain(path.stem)}{suffix}"
+        for number, path in enumerate(sources(options))
+    }
+
+
+def read_link_inputs(options: CompileOptions) -> tuple[ObjectContents, ...]:
+    """Look for device code in objects, libraries and LLVM IR on the link line, each file once.
+
+    A shared library has had its device link: it registers its own kernels, with its own runtime.
+    """
+    if options.mode is not Mode.LINK:
+        return ()
+
+    wholes: dict[Path, bool] = {}
+    for item in parse_link_line(options.link_items):
+        if item.path is not None:
+            wholes[item.path] = wholes.get(item.path, False) or item.is_whole
+    compiled = frozenset(sources(options))
+    paths = [path for path in wholes if path not in compiled]
+    modules = [path for path in compiled if path.suffix in IR_SUFFIXES]
+    if not paths and not modules:
+        return ()
+
+    objects = (
+        replace(contents, is_whole=wholes[path] and bool(contents.member))
+        for path in paths
+        for contents in link_objects.read_objects(path)
+    )
+    return (
+        *objects,
+        *(contents for path in modules for contents in link_objects.read_module(path)),
+    )
+
+
+def _is_linked(path: Path) -> bool:
+    """Say whether the file is for the linker; a library may bear a version, as libx.so.1 does."""
+    return path.suffix in LINKED_SUFFIXES or ".so." in path.name
+
+
+def _plain(stem: str) -> str:
+    return "".join(c if c.isalnum() and c.isascii() else "_" for c in stem)

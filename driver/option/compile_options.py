@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import (
-    DEVICE_KINDS,
     Target,
     all_kinds,
+    cpp_suffixes,
     parse_offload_arch,
     uses_cuda,
 )
@@ -55,7 +55,7 @@ class DeviceCode(Enum):
 ANY_CLANG = "any"
 FAT_BINARY = ".fatbin"
 MLIR_SUFFIXES = frozenset({".mlir", ".mlirbc"})
-GPU_CPP = {kind.cpp_suffix: kind.name for kind in DEVICE_KINDS if kind.cpp_suffix}
+GPU_CPP = cpp_suffixes()
 """C++ with kernels: the kind that they are for, by the ending of the file."""
 COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP, ".ll", ".bc", ".s"})
 PREPROCESSED_SUFFIXES = COMPILED_SUFFIXES - {".ll", ".bc", ".s"}
@@ -265,7 +265,7 @@ class CompileOptions(Struct, frozen=True):
         if self.mode is Mode.DEVICE:
             return DeviceCode.BITCODE if self.emit_llvm else DeviceCode.OBJECT
         links_at_once = self.mode is Mode.LINK and not self.has_gpu_cpp and not self.gpu_rdc
-        is_final = links_at_once or self.is_for_any_clang or self.makes_final_objects
+        is_final = links_at_once or self.is_for_any_clang or self.makes_non_rdc_objects
         return DeviceCode.OBJECT if is_final else DeviceCode.BITCODE
 
     @property
@@ -289,7 +289,7 @@ class CompileOptions(Struct, frozen=True):
         )
 
     @property
-    def makes_final_objects(self) -> bool:
+    def makes_non_rdc_objects(self) -> bool:
         """Return whether device code is linked object by object, so that any linker takes them."""
         return self.gpu_rdc is False
 

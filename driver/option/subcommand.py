@@ -83,8 +83,8 @@ _BUILD = (
 _BUNDLE = (
     _changed("-o", "the bundle", value="FILE.mob"),
     _changed("--offload-arch=", "comma-separated: sm_NN, gfxNNN, host (default)"),
-    _changed("--llvm=", "the LLVM that lowers"),
-    _changed("--for-clang=", "the LLVM that links", value="N|any"),
+    _changed("--llvm=", "the lowering LLVM"),
+    _changed("--for-clang=", "the linking LLVM", value="N|any"),
     Option(("--with-device-libs",), "put libdevice in where kernels call it"),
     _changed("--cuda-path=", "the CUDA to take libdevice from"),
     *_CODE,
@@ -95,7 +95,7 @@ _LINK = (
     _changed("-o", "the output"),
     _changed("-c", "make objects of the bundle"),
     *_taken("-shared"),
-    _changed("--llvm=", "the LLVM that links"),
+    _changed("--llvm=", "the linking LLVM"),
     *_taken("--cuda-path=", "--rocm-path=", "-march="),
     *_CODE,
     *_taken("-L", "-l", "-Wl,", "-fuse-ld=", "-static", "-static-libgcc", "-static-libstdc++", "-pthread", "-rdynamic", "-s"),
@@ -119,7 +119,7 @@ _EXTRACT = (
 )
 _PACKAGE = (
     Option(("--image=",), "an image: file=, triple=, arch=, kind=, and others", value="KEY=VALUE,...", to="images", is_repeated=True),
-    Option(("--for-clang=",), "the release of LLVM that links", value="N|any", values="releases", to="consumer"),
+    Option(("--for-clang=",), "the linking LLVM", value="N|any", values="releases", to="consumer"),
     Option(("--format=",), "hipfb: a HIP fat binary, for hipModuleLoad", value="FORM", values=("offload-binary", "hipfb"), to="format"),
     Option(("--compress=",), "compress the fat binary", value="METHOD", values=("zlib", "zstd"), to="compression"),
     Option(("-o",), "the output; - for the standard output", value="FILE", values="files", path="output", to="output"),
@@ -207,7 +207,7 @@ _ALL = (
         "package",
         "package:package",
         "put device images into one offload binary",
-        "Package device images into one offload binary; refuse those that a link would lose.",
+        "Package device images into one offload binary; reject those that a link would drop.",
         (
             "--image=KEY=VALUE,... [--for-clang=N] -o FILE",
             "--format=hipfb --image=file=F,arch=A,kind=hip ... -o FILE",
@@ -218,7 +218,7 @@ _ALL = (
         "check",
         "check:run_check",
         "find what another LLVM would reject or misread",
-        "Say what a release of LLVM, CUDA or a driver would refuse or misread in files.",
+        "Report what a release of LLVM, CUDA or a driver would reject or misread in files.",
         ("[options] FILE...",),
         _with(Group("what reads the files", _CHECK)),
     ),

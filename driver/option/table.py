@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from mlir_offload.driver.message import options as message
-from mlir_offload.driver.option import action, nvcc
+from mlir_offload.driver.option import action
 from mlir_offload.driver.option.compile_options import (
     FAT_BINARY,
     Mode,
@@ -91,13 +91,13 @@ DEVICES = Group("devices", (
     Option(("-Xarch_",), "an option of clang for host, device or one arch", value="ARCH OPTION", kind="keyed", program="path", does=action.arch_argument, doc="an option of clang for `host`, for each `device`, or for one architecture, as in `-Xarch_sm_90 -O1`"),
     Option(("-Xoffload-linker",), "an argument for the device link", value="[-TRIPLE] ARG", kind="keyed", program="always", does=action.device_linker_argument, inputs="link"),
     Option(("-Xdevice-opt",), "an argument for clang on device code", value="ARG", program="path", does=action.device_argument("device_opt")),
-    Option(("--for-clang=",), "the LLVM that links, if it is not that of --llvm", value="N|PATH|any", values="releases", program="place", does=action.for_clang, setting=Setting("for-clang", str, "the release that lowers", ("MLIR_OFFLOAD_FOR_CLANG",), is_read_elsewhere=True), doc="the LLVM that compiles host code and links: the one that lowers (the default), an older or newer one, see [two LLVM releases](../howto/mixed-llvm.md), or with `-c` `any` of LLVM 15 to 19 and from 21, see [below](#objects-for-any-release)"),
+    Option(("--for-clang=",), "the linking LLVM, if it is not that of --llvm", value="N|PATH|any", values="releases", program="place", does=action.for_clang, setting=Setting("for-clang", str, "the lowering LLVM", ("MLIR_OFFLOAD_FOR_CLANG",), is_read_elsewhere=True), doc="the LLVM that compiles host code and links: the one that lowers (the default), an older or newer one, see [two LLVM releases](../howto/mixed-llvm.md), or with `-c` `any` of LLVM 15 to 19 and from 21, see [below](#objects-for-any-release)"),
 ))
 TOOLS = Group("tools", (
     Option(("--llvm=",), "LLVM (default: the newest complete one)", value="N|PATH", values="releases", path="tool", program="place", does=action.store("llvm"), setting=Setting("llvm", str, "the newest complete release", ("MLIR_OFFLOAD_LLVM",), is_path=True, is_read_elsewhere=True), doc="the LLVM release (`22`) or installation (`/opt/llvm`). Default: the newest complete one found"),
     Option(("--cuda-path=",), "the CUDA toolkit; none", value="DIR", values="directories", path="tool", program="always", does=action.store("cuda_path"), setting=Setting("cuda-path", str, "the newest toolkit found", ("CUDA_PATH", "CUDA_HOME"), is_path=True, is_read_elsewhere=True), doc="the CUDA toolkit; `none`: no toolkit. Bitcode (`-emit-llvm`, `-c --device-code=bitcode`) needs none, except for kernels that call libdevice, and may be for GPUs that the installed ptxas does not know"),
     Option(("--rocm-path=",), "the ROCm installation", value="DIR", values="directories", path="tool", program="always", does=action.store("rocm_path"), setting=Setting("rocm-path", str, "found", ("ROCM_PATH",), is_path=True, is_read_elsewhere=True)),
-    Option(("--mlir-opt=",), "an mlir-opt of your own, with your dialects", value="FILE", values="files", path="tool", program="always", does=action.store("mlir_opt"), inputs="mlir", doc="an `mlir-opt` of your own, which has your dialects and passes; of the release that lowers"),
+    Option(("--mlir-opt=",), "an mlir-opt of your own, with your dialects", value="FILE", values="files", path="tool", program="always", does=action.store("mlir_opt"), inputs="mlir", doc="an `mlir-opt` of your own, which has your dialects and passes; of the lowering LLVM"),
     Option(("--mlir-translate=",), "an mlir-translate of your own", value="FILE", values="files", path="tool", program="always", does=action.store("mlir_translate"), inputs="mlir"),
     *(Option((f"{name}=",), "a library for mlir-opt", value="FILE", values="files", path="input", program="always", does=action.mlir_plugin(name), inputs="mlir", doc="a library with dialects, with passes, for mlir-opt as it reads the program") for name in ("--load-dialect-plugin", "--load-pass-plugin")),
 ))
@@ -165,22 +165,22 @@ CACHES = Group("caches and launchers", (
     Option(("--launcher=",), "put a command, such as srun, before each step", value="COMMAND", program="always", does=action.store("launcher"), in_key=False, doc="put a command before each step: `srun`, `ccache`. Default: none"),
 ))
 OTHERS = Group("options of nvcc and hipcc, with a note that names ours", (
-    *(Option((name,), "as --offload-arch=", value="sm_NN", does=nvcc.architecture(name)) for name in ("-arch=", "-arch", "--gpu-architecture=", "-code=", "-code", "--gpu-code=", "--cuda-gpu-arch=")),
-    *(Option((name,), "as --offload-arch=", value="arch=...,code=...", does=nvcc.generated_code(name.rstrip("="))) for name in ("-gencode", "-gencode=", "--generate-code=")),
-    Option(("-ptx", "--ptx"), "as --offload-device-only -S", does=nvcc.device_form("-ptx", "-S", ".ptx")),
-    Option(("-cubin", "--cubin"), "as --offload-device-only -c", does=nvcc.device_form("-cubin", "-c", ".cubin")),
-    Option(("--genco",), "as --offload-device-only -c", does=nvcc.device_form("--genco", "-c", ".hsaco")),
-    Option(("-fatbin", "--fatbin"), "the device code of all architectures in one fat binary", does=nvcc.device_form("-fatbin", "", FAT_BINARY), doc="write the device code of all architectures into one fat binary for each `gpu.module`: cubins and PTX in `FILE.fatbin`, code objects for AMD in `FILE.hipfb`; `cuModuleLoad` and `hipModuleLoad` read these"),
-    Option(("-dc", "--device-c"), "as -fgpu-rdc -c", does=nvcc.translated("-dc", "-fgpu-rdc -c")),
-    *(Option((name,), "as -fgpu-rdc, -fno-gpu-rdc", value="BOOL", values=("true", "false"), is_closed=True, does=nvcc.relocatable(name)) for name in ("-rdc=", "--relocatable-device-code=")),
-    Option(("-G", "--device-debug"), "as -g -O0", does=nvcc.translated("-G", "-g -O0")),
-    Option(("-lineinfo", "--generate-line-info"), "as -g", does=nvcc.translated("-lineinfo", "-g")),
-    Option(("-use_fast_math", "--use_fast_math"), "as -ffast-math", does=nvcc.translated("-use_fast_math", "-ffast-math")),
-    *(Option((name,), "as --maxrregcount=", value="N", does=nvcc.translated(name, "--maxrregcount={}")) for name in ("-maxrregcount=", "-maxrregcount")),
-    *(Option((name,), "pass the options to the host compiler", value="OPTION,...", program="path", does=nvcc.host_arguments) for name in ("-Xcompiler", "-Xcompiler=", "--compiler-options=")),
-    *(Option((name,), "no effect", value="PROGRAM", does=nvcc.no_effect(name, "clang of --llvm= compiles host code")) for name in ("-ccbin", "-ccbin=", "--compiler-bindir=")),
-    *(Option((name,), "no effect", does=nvcc.no_effect(name, "clang does it always")) for name in ("--expt-relaxed-constexpr", "-expt-relaxed-constexpr", "--expt-extended-lambda", "-expt-extended-lambda", "--extended-lambda", "-extended-lambda")),
-    *(Option((name,), "as --offload-arch=", value="gfxNNN", does=nvcc.translated(name, "--offload-arch={}")) for name in ("--amdgpu-target=",)),
+    *(Option((name,), "as --offload-arch=", value="sm_NN", does=action.architecture(name)) for name in ("-arch=", "-arch", "--gpu-architecture=", "-code=", "-code", "--gpu-code=", "--cuda-gpu-arch=")),
+    *(Option((name,), "as --offload-arch=", value="arch=...,code=...", does=action.generated_code(name.rstrip("="))) for name in ("-gencode", "-gencode=", "--generate-code=")),
+    Option(("-ptx", "--ptx"), "as --offload-device-only -S", does=action.device_form("-ptx", "-S", ".ptx")),
+    Option(("-cubin", "--cubin"), "as --offload-device-only -c", does=action.device_form("-cubin", "-c", ".cubin")),
+    Option(("--genco",), "as --offload-device-only -c", does=action.device_form("--genco", "-c", ".hsaco")),
+    Option(("-fatbin", "--fatbin"), "the device code of all architectures in one fat binary", does=action.device_form("-fatbin", "", FAT_BINARY), doc="write the device code of all architectures into one fat binary for each `gpu.module`: cubins and PTX in `FILE.fatbin`, code objects for AMD in `FILE.hipfb`; `cuModuleLoad` and `hipModuleLoad` read these"),
+    Option(("-dc", "--device-c"), "as -fgpu-rdc -c", does=action.translated("-dc", "-fgpu-rdc -c")),
+    *(Option((name,), "as -fgpu-rdc, -fno-gpu-rdc", value="BOOL", values=("true", "false"), is_closed=True, does=action.relocatable(name)) for name in ("-rdc=", "--relocatable-device-code=")),
+    Option(("-G", "--device-debug"), "as -g -O0", does=action.translated("-G", "-g -O0")),
+    Option(("-lineinfo", "--generate-line-info"), "as -g", does=action.translated("-lineinfo", "-g")),
+    Option(("-use_fast_math", "--use_fast_math"), "as -ffast-math", does=action.translated("-use_fast_math", "-ffast-math")),
+    *(Option((name,), "as --maxrregcount=", value="N", does=action.translated(name, "--maxrregcount={}")) for name in ("-maxrregcount=", "-maxrregcount")),
+    *(Option((name,), "pass the options to the host compiler", value="OPTION,...", program="path", does=action.host_arguments) for name in ("-Xcompiler", "-Xcompiler=", "--compiler-options=")),
+    *(Option((name,), "no effect", value="PROGRAM", does=action.no_effect(name, "clang of --llvm= compiles host code")) for name in ("-ccbin", "-ccbin=", "--compiler-bindir=")),
+    *(Option((name,), "no effect", does=action.no_effect(name, "clang does it always")) for name in ("--expt-relaxed-constexpr", "-expt-relaxed-constexpr", "--expt-extended-lambda", "-expt-extended-lambda", "--extended-lambda", "-extended-lambda")),
+    *(Option((name,), "as --offload-arch=", value="gfxNNN", does=action.translated(name, "--offload-arch={}")) for name in ("--amdgpu-target=",)),
 ))
 ACTIONS = Group("what happens", (
     Option(("-###",), "show each step, write nothing", does=action.put(dry_run=True), doc="show each step as a line that can be pasted into a shell; write no output"),

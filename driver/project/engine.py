@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from mlir_offload.driver.message.report import speaks_to_people
 from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.project.run import StepEnd
-from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.driver.system.workspace import make_directory
 from mlir_offload.toolchain.errors import ToolFailedError
 from mlir_offload.toolchain.process import (
@@ -28,7 +28,7 @@ from mlir_offload.toolchain.target import Kind
 _WORKER = "mlir_offload.driver.worker"
 
 
-def message_form() -> tuple[str, ...]:
+def message_diagnostic() -> tuple[str, ...]:
     """Return how a step is to speak: to people as it does, to machines so that it is passed on."""
     return () if speaks_to_people() else ("--message-format=json",)
 
@@ -59,7 +59,7 @@ class LocalEngine(Struct, frozen=True):
             for output in step.action.outputs:
                 make_directory(self.root / output.parent)
             share = (f"-j{jobs}",) if jobs > 1 and not self.slots.is_shared else ()
-            arguments = (*step.action.arguments, *share, *message_form())
+            arguments = (*step.action.arguments, *share, *message_diagnostic())
             answer = worker.ask(json.dumps(arguments))
         if not answer:
             msg = f"the worker of the step '{step.label}' was killed"

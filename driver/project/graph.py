@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.option.command_line import (
     COMPILED_SUFFIXES,
+    CPP_SUFFIXES,
     GPU_CPP,
     MLIR_SUFFIXES,
 )
 from mlir_offload.driver.option.compile_options import PREPROCESSED_SUFFIXES
-from mlir_offload.driver.option.inputs import CPP_SUFFIXES
 from mlir_offload.driver.project.file import (
     LinkTarget,
     Project,
@@ -30,7 +30,7 @@ from mlir_offload.driver.project.planned_step import (
     LINK,
     SOURCE,
     ProjectStep,
-    beside,
+    sibling,
 )
 from mlir_offload.driver.project.tools import (
     INCLUDE_VARIABLES,
@@ -181,7 +181,7 @@ class _VariantPlan(Struct, frozen=True):
         place = self._place(module.path)
         plan = ModulePlan(self.variant.name, module.path, place, tools, targets, attached)
         yield plan.split()
-        if not tools.options.makes_final_objects:
+        if not tools.options.makes_non_rdc_objects:
             yield from (plan.device(target) for target in targets)
         yield plan.join()
 
@@ -198,8 +198,8 @@ class _VariantPlan(Struct, frozen=True):
             raise UsageError(msg, hint=hint, location=target.location)
         tools = self.tools.tools(self._flags(target.flags_of.get(path, ())), targets)
         place = self._place(path)
-        output = beside(place, ".o")
-        depfile = beside(place, ".d") if path.suffix in PREPROCESSED_SUFFIXES else None
+        output = sibling(place, ".o")
+        depfile = sibling(place, ".d") if path.suffix in PREPROCESSED_SUFFIXES else None
         archs = (f"--offload-arch={','.join(map(str, targets))}",) if targets else ()
         step = SourceStep(
             source=path,
@@ -245,7 +245,7 @@ class _VariantPlan(Struct, frozen=True):
         if str(path) in libraries:
             return self._output(libraries[str(path)].kind, str(path))
         is_made = path.suffix in MLIR_SUFFIXES | COMPILED_SUFFIXES
-        return beside(self._place(path), ".o") if is_made else path
+        return sibling(self._place(path), ".o") if is_made else path
 
     def _output(self, kind: TargetKind, name: str) -> PurePosixPath:
         return self.project.directory / self.variant.name / _FOLDERS[kind] / name
@@ -258,7 +258,7 @@ class _VariantPlan(Struct, frozen=True):
         shared = ("-shared", f"-Wl,-soname,{target.name}") if is_shared else ()
         # The objects no longer tell of what language they are.
         cpp = ("-lstdc++",) if self._has_cpp(target) else ()
-        depfile = beside(output, ".d")
+        depfile = sibling(output, ".d")
         action = Action(
             (
                 *(*(as_operand(str(path)) for path in inputs), *shared, *self._run_path(target)),

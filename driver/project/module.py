@@ -13,7 +13,7 @@ from mlir_offload.driver.project.planned_step import (
     MODULE,
     SPLIT,
     ProjectStep,
-    beside,
+    sibling,
 )
 from mlir_offload.driver.project.tools import TIME_VARIABLE, StepTools
 from mlir_offload.driver.step.action import action_of
@@ -52,16 +52,16 @@ class ModulePlan(Struct, frozen=True):
     @property
     def count(self) -> int:
         """Return how many steps the module has."""
-        return 2 + (0 if self.tools.options.makes_final_objects else len(self.targets))
+        return 2 + (0 if self.tools.options.makes_non_rdc_objects else len(self.targets))
 
     def whole(self) -> ProjectStep:
         """Return the step that does all of them."""
-        is_final = self.tools.options.makes_final_objects
+        is_final = self.tools.options.makes_non_rdc_objects
         steps = [self.split(), *(() if is_final else map(self.device, self.targets)), self.join()]
         depfiles = [step.action.depfile for step in steps if step.action.depfile]
         whole = ModuleStep(
             source=self.path,
-            output=beside(self.place, ".o"),
+            output=sibling(self.place, ".o"),
             flags=(self._archs, *self.tools.flags),
             image_files=() if is_final else tuple(map(self._images, self.targets)),
             depfiles=tuple(depfiles),
@@ -80,7 +80,7 @@ class ModulePlan(Struct, frozen=True):
         """Return the step that makes the images for a target."""
         output = self._images(target)
         libraries = tuple(self._libraries((target,)))
-        depfile = beside(output, ".d") if libraries else None
+        depfile = sibling(output, ".d") if libraries else None
         step = DeviceStep(
             source=self._device,
             output=output,
@@ -101,10 +101,10 @@ class ModulePlan(Struct, frozen=True):
 
     def join(self) -> ProjectStep:
         """Return the step that makes the object; a final one takes the device code as it is made."""
-        output, is_final = beside(self.place, ".o"), self.tools.options.makes_final_objects
+        output, is_final = sibling(self.place, ".o"), self.tools.options.makes_non_rdc_objects
         images = () if is_final else tuple(map(self._images, self.targets))
         libraries = tuple(self._libraries(self.targets)) if is_final else ()
-        depfile = beside(output, ".d") if libraries else None
+        depfile = sibling(output, ".d") if libraries else None
         step = JoinStep(
             source=self._host,
             output=output,
@@ -142,11 +142,11 @@ class ModulePlan(Struct, frozen=True):
 
     @property
     def _host(self) -> PurePosixPath:
-        return beside(self.place, ".host")
+        return sibling(self.place, ".host")
 
     @property
     def _device(self) -> PurePosixPath:
-        return beside(self.place, ".device")
+        return sibling(self.place, ".device")
 
     def _images(self, target: Target) -> PurePosixPath:
-        return beside(self.place, f".{target}.images")
+        return sibling(self.place, f".{target}.images")

@@ -63,7 +63,7 @@ def unpack_parts(files: Iterable[Path], directory: Path) -> None:
 def _load(file: Path) -> dict[str, str]:
     with open_view(file) as view:
         if view.size > _LONGEST_BYTES:
-            raise view.malformed(0, "size", f"{view.size} bytes are no split program")
+            raise view.malformed(0, "size", f"{view.size} bytes are not a split program")
         try:
             parts = json.loads(view.whole().decode("utf-8", "surrogateescape"))
         except (ValueError, RecursionError) as error:

@@ -40,6 +40,6 @@ class ProjectStep(Struct, frozen=True):
         return " ".join(word for word in words if word)
 
 
-def beside(path: PurePosixPath, ending: str) -> PurePosixPath:
+def sibling(path: PurePosixPath, ending: str) -> PurePosixPath:
     """Return a file whose name goes on: `a.mlir` and `a.c` have objects of their own."""
     return path.with_name(path.name + ending)

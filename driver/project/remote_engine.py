@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from mlir_offload.driver.project.engine import LocalEngine, message_form
+from mlir_offload.driver.project.engine import LocalEngine, message_diagnostic
 from mlir_offload.driver.project.graph import ProjectGraph
 from mlir_offload.driver.project.planned_step import DECLARED, SPLIT, ProjectStep
 from mlir_offload.driver.project.run import StepEnd
@@ -40,7 +40,7 @@ class RemoteEngine(Struct, frozen=True):
             return self.local.run(step)
         del jobs
         root, platform = self.local.root, self.execution.server.platform
-        action = describe(step.action, message_form(), root, self.files, platform)
+        action = describe(step.action, message_diagnostic(), root, self.files, platform)
         result = self.execution.run(action)
         if result.exit_status:
             return self._failed(step, result)

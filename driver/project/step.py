@@ -27,14 +27,14 @@ from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.compile.device import ordered_targets
 from mlir_offload.driver.compile.gpu_cpp import compile_gpu_cpp
 from mlir_offload.driver.compile.host_code import dump_arguments, host_command
-from mlir_offload.driver.compile.image import (
+from mlir_offload.driver.compile.kind_build import (
     DeviceModule,
     ImageFile,
     as_made,
+    build_of,
     select_modules,
     targets_for,
 )
-from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.compile.normalize import normalize
 from mlir_offload.driver.option.command_line import GPU_CPP, CompileOptions, parse_arguments
 from mlir_offload.driver.project.parts import pack_device, pack_host, unpack_parts
@@ -56,7 +56,7 @@ from mlir_offload.driver.step.launcher import choose_launcher
 from mlir_offload.driver.step.members import archive_command, write_member_list
 from mlir_offload.driver.step.split_file import SplitFiles, load_split_files, refuse_objects
 from mlir_offload.driver.system.depfile import quote_for_make, render_rule
-from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.driver.system.tool_watch import ToolWatch
 from mlir_offload.driver.system.workspace import (
     make_directory,
@@ -69,8 +69,8 @@ from mlir_offload.driver.tools.toolchain_id import (
     check_step_tools,
     identify_kinds,
 )
-from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
 from mlir_offload.offload.host.source_line import render_line_nodes
+from mlir_offload.offload.ir_syntax import kernel_signatures, render_kernel_heads
 from mlir_offload.toolchain.byte_view import copy_view, open_view, write_all
 from mlir_offload.toolchain.errors import (
     SourceError,
@@ -178,7 +178,7 @@ def _context(step: BuildStep, opened: Build, tools: ToolWatch) -> BuildContext:
 def _kinds_made(step: BuildStep, options: CompileOptions, kinds: set[Kind]) -> set[Kind]:
     """Return the kinds of images that a step makes, whose tools take part in it."""
     if isinstance(step, JoinStep):
-        return kinds if options.makes_final_objects else set()
+        return kinds if options.makes_non_rdc_objects else set()
     if isinstance(step, SourceStep):
         kind = GPU_CPP.get(options.inputs[0].suffix)
         return {kind} if kind else set()
@@ -266,7 +266,7 @@ def _write_container(work: _Work, module: DeviceModule, image: ImageFile, output
 
 def _join(work: _Work, step: JoinStep) -> None:
     context = work.context
-    is_final = context.options.makes_final_objects
+    is_final = context.options.makes_non_rdc_objects
     if len(step.image_files) != (0 if is_final else len(context.targets)):
         msg = "--join-step takes --device=FILE and an --images=FILE for each architecture"
         raise UsageError(msg)

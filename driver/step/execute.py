@@ -21,7 +21,7 @@ from mlir_offload.driver.message.journal import StepTime, ToolRun
 from mlir_offload.driver.message.report import report, show_tool_messages
 from mlir_offload.driver.option import response_file
 from mlir_offload.driver.step.step import Step
-from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.driver.system.workspace import make_directory, publish
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Completed, Runner, tool_failed

@@ -23,15 +23,14 @@ from mlir_offload.translate.sanitizer import Sanitizer
 
 S = TypeVar("S", bound=Step)
 _MODULES: Mapping[str, Sequence[str]] = {
-    "program": ("split", "header", "join", "separate", "part"),
+    "split_file": ("split", "header", "join", "separate", "part"),
     "device": ("unwrap",),
     "cuda": ("nvptx-ir", "ptx-time", "cuda-directory"),
     "hip": ("amdgpu-ir", "amdgpu-check", "hip-fat-binary"),
     "spirv": ("spirv-ir", "spirv-check"),
     "cpu": ("cpu-ir", "cpu-inline", "cpu-split"),
-    "older": ("downgrade", "same-kernels"),
-    "image_file": ("package", "unpack"),
-    "embed": ("embed",),
+    "downgrade": ("downgrade", "same-kernels"),
+    "image_file": ("package", "unpack", "embed"),
     "object_file": (
         *("dummy-image", "members", "detach", "relocatable-linker"),
         *("registration-names", "runtime-symbols"),

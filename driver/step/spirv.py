@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mlir_offload.driver.step.step import DeviceIrStep, Step, read_text
 from mlir_offload.offload.device.spirv_image import check_spirv_kernels
-from mlir_offload.offload.host.module import kernel_signatures
+from mlir_offload.offload.ir_syntax import kernel_signatures
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.translate.spirv.module import spirv_device_ir
 

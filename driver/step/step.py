@@ -138,7 +138,7 @@ STEP_OPTIONS: Mapping[str, Option] = {
         "linked device code, as the runtime of the kind loads it, and its kernels",
         value="kind=KIND,file=FILE,kernel=NAME,...",
     ),
-    "for_clang": _value("--for-clang", "the release of LLVM that links", "RELEASE|any"),
+    "for_clang": _value("--for-clang", "the linking LLVM", "RELEASE|any"),
     "forms": _value("--form", "of a device module: nvvm32, rocdl64, ...", "FORM"),
     "fp_contract": _value("--fp-contract", "where products and sums are fused", "WHERE"),
     "ftz": _flag("--ftz", "take subnormal numbers for zero"),

@@ -16,8 +16,8 @@ from mlir_offload.driver.option.command_line import (
     MLIR_SUFFIXES,
     CompileOptions,
     read_arguments,
+    read_besides,
 )
-from mlir_offload.driver.option.inputs import read_besides
 from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.driver.system.file_identity import content_identity
 from mlir_offload.driver.tools.choose import build_environment, choose_targets

@@ -37,7 +37,7 @@ from mlir_offload.driver.tools.micro_program import (
     needed_parts,
     passed_programs,
 )
-from mlir_offload.offload.abi_table import row_of
+from mlir_offload.offload.abi import row_of
 from mlir_offload.offload.calibrate.probe import CannotLearnError, ContradictionError, ProbeBench
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, VerificationError
 from mlir_offload.toolchain.learned_row import LearnedRow, ProgramsRow, list_of

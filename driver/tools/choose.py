@@ -12,7 +12,7 @@ from msgspec import Struct
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option import command_line
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions
-from mlir_offload.driver.system.jobserver import JobSlots, find_jobserver
+from mlir_offload.driver.system.parallel import JobSlots, find_jobserver
 from mlir_offload.driver.tools.releases import (
     BUILD_ROLES,
     Releases,

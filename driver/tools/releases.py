@@ -110,8 +110,8 @@ class Releases(Struct, frozen=True):
     """Who lowers, whose clang compiles here, and who links: one release, unless two were asked for.
 
     `found` is the installation that lowers, as it was before programs of the user took their place in
-    `mlir`. `llvm` is the release that links where it is installed; where it is not, an object is compiled by
-    the release that lowers, and `consumer` alone says for whom.
+    `mlir`. `llvm` is the linking LLVM where it is installed; where it is not, an object is compiled by
+    the lowering LLVM, and `consumer` alone says for whom.
     """
 
     mlir: LlvmToolchain
@@ -126,7 +126,7 @@ class Releases(Struct, frozen=True):
 
     @property
     def is_consumer_here(self) -> bool:
-        """Say whether the release that links is installed."""
+        """Say whether the linking LLVM is installed."""
         return self.consumer == self.llvm.version.major
 
     def makers(self, cuda: CudaToolkit | None, *, is_assembled: bool = True) -> CodeMakers:
@@ -145,7 +145,7 @@ class Releases(Struct, frozen=True):
         return (("MLIR_OFFLOAD_LLVM", lowers), ("MLIR_OFFLOAD_FOR_CLANG", clang), *own)
 
     def _learned(self) -> Iterator[tuple[str, str]]:
-        """Yield the variable with what was learned of the release that links."""
+        """Yield the variable with what was learned of the linking LLVM."""
         release = known_release(self.consumer)
         if release is not None:
             yield LEARNED, release.text
@@ -259,7 +259,7 @@ def _roles(options: CompileOptions) -> tuple[Role, ...]:
 
 
 def _check_without_consumer(options: CompileOptions, major: int, missing: ToolchainError) -> None:
-    """Refuse what only the clang of the release that links writes: bitcode, and C++ with kernels.
+    """Refuse what only the clang of the linking LLVM writes: bitcode, and C++ with kernels.
 
     Objects it links whoever compiled them, and LLVM IR in text needs no compiler.
     """

@@ -112,7 +112,7 @@ def identify_toolchain(
 
 
 def _release_files(releases: Releases) -> Iterable[FileIdentity]:
-    """Return the programs of the release that links; next to them, if it is another, of the one that lowers."""
+    """Return the programs of the linking LLVM; next to them, if it is another, of the one that lowers."""
     yield from llvm_files(releases.llvm)
     if releases.is_one:
         return
@@ -124,7 +124,7 @@ def _release_files(releases: Releases) -> Iterable[FileIdentity]:
         yield FileIdentity("learned rows", f"sha256:{rows}")
     if releases.mlir != releases.llvm:
         for file in llvm_files(releases.mlir):
-            yield replace(file, name=f"{file.name} of the LLVM that lowers")
+            yield replace(file, name=f"{file.name} of the lowering LLVM")
 
 
 def _settings() -> Iterable[FileIdentity]:

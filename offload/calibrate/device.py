@@ -46,7 +46,7 @@ def _archs(bench: ProbeBench, oldest: str) -> tuple[str, ...]:
     found = [(int(match[1]), name) for name in names if (match := SM.fullmatch(name))]
     archs = tuple(name for number, name in sorted(found) if number >= first)
     if not archs:
-        msg = "clang names no architecture of NVIDIA"
+        msg = "clang lists no NVIDIA architecture"
         raise CannotLearnError(msg)
     return archs
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.abi_table import offload_table
+from mlir_offload.offload.abi import load_abi, offload_table
 from mlir_offload.offload.calibrate.probe import CannotLearnError, Learned, ProbeBench
 from mlir_offload.offload.container.binary import PackagedImage, read_binary
 from mlir_offload.offload.string_order import written_order

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from mlir_offload.offload.abi_table import check_rows, row_of
+from mlir_offload.offload.abi import check_rows, row_of
 from mlir_offload.offload.container.bundle import (
     COMPRESSED_HEADERS,
     COMPRESSED_MAGIC,

@@ -23,7 +23,7 @@ class ProblemKind(StrEnum):
     UNREGISTERED_KERNEL = "unregistered_kernel"
     MISSING_KERNEL = "missing_kernel"
     MIXED_LAYOUTS = "mixed_layouts"
-    LOST_IMAGE = "lost_image"
+    DROPPED_IMAGE = "lost_image"
 
 
 class Problem(Struct, frozen=True):

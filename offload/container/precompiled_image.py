@@ -82,7 +82,7 @@ def runs_ptx(ptx: str, arch: str) -> bool:
     return ptx == arch or (ptx[-1:].isdigit() and sm_number(ptx) <= sm_number(arch))
 
 
-def read_given(
+def read_precompiled(
     content: bytes, kind: Kind, chip: str, word: str
 ) -> tuple[PrecompiledImage, tuple[DeviceKernel, ...]]:
     """Return what an image is that is said to be `word` code for a chip, and its kernels.

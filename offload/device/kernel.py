@@ -25,7 +25,7 @@ class DeviceKernel(Struct, frozen=True):
     `max_threads` bounds the threads of a block, `required_threads` fixes its three dimensions,
     `min_blocks` asks for that many on a multiprocessor. `registers` are 32-bit registers per thread
     (vector ones for AMD, whose scalar ones are `scalar_registers`), `max_registers` is what their
-    number was bounded by. `shared_bytes` is memory of the block allotted statically, `local_bytes`
+    number was bounded by. `shared_bytes` is static workgroup memory, `local_bytes`
     that of a thread. `subgroup_size` is the number of threads that run in step (a wavefront), where
     the code depends on it. `code_bytes` is the size of the instructions; `code_sha256` is equal only
     where the code is, '' where it was not computed.

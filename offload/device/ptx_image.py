@@ -174,7 +174,7 @@ def _read_bound(scanner: PtxScanner, word: str, bounds: _Bounds) -> None:
 
 
 def _read_body(scanner: PtxScanner, name: str) -> int:
-    """Return the memory of the block that a function declares within its body, in bytes."""
+    """Return the workgroup memory that a function declares within its body, in bytes."""
     shared = 0
     end = scanner.plain_body_end()
     if end >= 0:

@@ -121,7 +121,7 @@ def spirv_kernel_names(view: ByteView) -> tuple[str, ...]:
 
 def _read_words(view: ByteView) -> array[int]:
     if view.size < _HEADER.size or view.size % _WORD:
-        raise view.malformed(0, "module", f"{view.size} bytes are no whole number of words")
+        raise view.malformed(0, "module", f"{view.size} bytes are not a whole number of words")
     data = view.whole()
     if data[:_WORD] not in (_MAGIC_LITTLE, _MAGIC_BIG):
         raise view.malformed(0, "magic number", "not SPIR-V")

@@ -51,7 +51,7 @@ def _checked_image(image: Image, part: Part) -> Image:
         " without its kernels, or refuses it"
     )
     hint = "package LLVM bitcode, or a relocatable object (ptxas -c, ld.lld -r)"
-    return replace(image, problems=(*image.problems, Problem(ProblemKind.LOST_IMAGE, msg, hint)))
+    return replace(image, problems=(*image.problems, Problem(ProblemKind.DROPPED_IMAGE, msg, hint)))
 
 
 def _is_for_a_link(image: Image, part: Part) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mlir_offload.offload.abi import known_majors, load_abi
-from mlir_offload.offload.abi_table import offload_table, row_of
+from mlir_offload.offload.abi import known_majors, load_abi, offload_table, row_of
 from mlir_offload.offload.container.bundle import section_image
 from mlir_offload.offload.container.contents import Entry, Section
 from mlir_offload.offload.container.scan import (

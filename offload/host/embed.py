@@ -16,17 +16,19 @@ from msgspec import Struct
 
 from mlir_offload.offload.host import linked_image, mangling
 from mlir_offload.offload.host.entry import OffloadEntry, register_entries
-from mlir_offload.offload.host.module import (
+from mlir_offload.offload.ir_syntax import (
+    concealed,
     escape_blob,
     extend_used_list,
     global_name,
     global_symbols,
     next_metadata_number,
+    reference,
+    revealed,
     string_constants,
     symbol_of,
     unescape,
 )
-from mlir_offload.offload.ir_syntax import concealed, reference, revealed
 from mlir_offload.offload.kind_format import format_of
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern

@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from mlir_offload.offload.abi import EntryLayout, entry_layouts, kind_names
 from mlir_offload.offload.host import object_entry
-from mlir_offload.offload.host.module import (
+from mlir_offload.offload.ir_syntax import (
+    escape_bytes,
     extend_used_list,
     global_name,
     next_metadata_number,
     target_triple,
 )
-from mlir_offload.offload.ir_syntax import escape_bytes
 from mlir_offload.offload.kind_format import check_kinds, format_of
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError
 from mlir_offload.toolchain.target import Kind, device_kind

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from mlir_offload.offload.host.module import extend_used_list
 from mlir_offload.offload.interface.function import INTERFACE_GLOBAL, INTERFACE_SECTION
-from mlir_offload.offload.ir_syntax import escape_bytes
+from mlir_offload.offload.ir_syntax import escape_bytes, extend_used_list
 
 
 def embed_interface(ll_text: str, interface: str) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mlir_offload.offload import learned_section
-from mlir_offload.offload.host.module import extend_used_list, next_metadata_number
-from mlir_offload.offload.ir_syntax import escape_bytes
+from mlir_offload.offload.ir_syntax import escape_bytes, extend_used_list, next_metadata_number
 from mlir_offload.toolchain.tables import LearnedRelease
 
 _GLOBAL = "mlir_offload.learned"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mlir_offload.offload.host.entry import EntryPlace, OffloadEntry, entry_section, render_entry
-from mlir_offload.offload.host.module import (
+from mlir_offload.offload.ir_syntax import (
     escape_blob,
     extend_used_list,
     global_name,

@@ -11,7 +11,7 @@ from mlir_offload.offload.container.offload_section import read_section
 from mlir_offload.offload.host.bitcode import embedded_objects
 from mlir_offload.offload.host.module_bitcode import HostBitcode
 from mlir_offload.offload.host.object_entry import HostEntry
-from mlir_offload.offload.ir_syntax import unescape
+from mlir_offload.offload.ir_syntax import unescape_bytes
 from mlir_offload.toolchain.bitcode.constant import ConstantTable
 from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
@@ -74,4 +74,4 @@ def read_text_object(text: bytes, location: str) -> ModuleObject:
 
 def _text_images(text: bytes, location: str) -> Iterator[PackagedImage]:
     for match in _EMBEDDED.finditer(text):
-        yield from read_section(memory_view(unescape(match[1]), location=location))
+        yield from read_section(memory_view(unescape_bytes(match[1]), location=location))

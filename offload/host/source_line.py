@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlir_offload.offload.host.module import extend_used_list, next_metadata_number
+from mlir_offload.offload.ir_syntax import extend_used_list, next_metadata_number
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 
 _FUNCTION = "__mo_lines"

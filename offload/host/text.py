@@ -8,7 +8,7 @@ from mlir_offload.offload.abi import EntryLayout
 from mlir_offload.offload.container.scan import FoundImage, Report, scan_binaries
 from mlir_offload.offload.host.entry import elf_name_of, entry_of, layout_of
 from mlir_offload.offload.host.object_entry import HostEntry
-from mlir_offload.offload.ir_syntax import unescape
+from mlir_offload.offload.ir_syntax import unescape_bytes
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 from mlir_offload.toolchain.pattern import ir_line_bytes, ir_pattern
 
@@ -47,7 +47,7 @@ class HostText:
         """Return the images of the embedded objects."""
         for match in _STRING.finditer(self._text):
             if self._text.startswith(_SECTION, match.end() - 1):
-                data = unescape(match[2])
+                data = unescape_bytes(match[2])
                 yield from scan_binaries(memory_view(data, location=self._view.location), report)
 
     def entries(self) -> Iterator[HostEntry]:
@@ -68,7 +68,7 @@ def _members(
     for field, text in zip(layout.fields, stored, strict=True):
         symbol = _NAME.search(text)
         string = names.get(symbol[1], b"") if symbol else b""
-        yield field.name, _number(text), _decoded(unescape(string).rstrip(b"\0"))
+        yield field.name, _number(text), _decoded(unescape_bytes(string).rstrip(b"\0"))
 
 
 def _number(text: str) -> int:

@@ -156,7 +156,9 @@ def _laid_out(memref: MemrefType, array: ForeignArray, where: str) -> list[int]:
 
 def _in_elements(array: ForeignArray, size: int, where: str) -> list[int]:
     if any(stride % size for stride in array.strides):
-        msg = f"{where}: the array's strides {array.strides} are no multiples of its element's size"
+        msg = (
+            f"{where}: the array's strides {array.strides} are not multiples of its element's size"
+        )
         raise ArgumentValueError(msg, hint="pass a copy")
     return [stride // size for stride in array.strides]
 

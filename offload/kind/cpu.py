@@ -1,4 +1,4 @@
-"""Formats and runtime of the CPU, which libomptarget or the stand-in for it launches kernels on."""
+"""Formats and runtime of the CPU, which libomptarget or the fallback for it launches kernels on."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class CpuFormat(KindFormat):
     is_registered_first = True
 
     def own_runtime_files(self, plan: RuntimePlan, /) -> tuple[str, ...]:
-        """Return the files, with the stand-in, and what calls libomptarget unless that one is not used."""
-        caller = () if plan.standin else ("registration.c",)
-        return (*self.runtime_files, "standin.c", *caller)
+        """Return the files, with the fallback, and what calls libomptarget unless that one is not used."""
+        caller = () if plan.fallback else ("registration.c",)
+        return (*self.runtime_files, "omptarget_fallback.c", *caller)
 
     def runtime_definitions(self, plan: RuntimePlan, /) -> tuple[str, ...]:
-        """Return whether there is the stand-in."""
-        return ("-DMLIR_OFFLOAD_STANDIN",) if plan.standin else ()
+        """Return whether there is the fallback."""
+        return ("-DMLIR_OFFLOAD_OMPTARGET_FALLBACK",) if plan.fallback else ()
 
     def link_arguments(self, plan: RuntimePlan, /) -> tuple[str, ...]:
-        """Return libomptarget, unless the runtime was compiled with the stand-in."""
+        """Return libomptarget, unless the runtime was compiled with the fallback."""
         library = plan.library(self.name)
         return library_arguments(library) if library is not None else ()
 

@@ -57,7 +57,7 @@ class _Hip(KindFormat):
     describes_parameters = True
 
     def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
-        """Raise CompatibilityError for a processor that the release that links does not know."""
+        """Raise CompatibilityError for a processor that the linking LLVM does not know."""
         amdgpu_processor.check_processor(target.arch, makers.linking)
 
     def own_runtime_files(self, plan: RuntimePlan, /) -> tuple[str, ...]:

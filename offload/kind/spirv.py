@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlir_offload.offload.kind_format import CodeMakers, KindFormat
-from mlir_offload.offload.link import image_loss
+from mlir_offload.offload.link import dropped_image
 from mlir_offload.toolchain.target import Kind, Target
 
 
@@ -26,8 +26,8 @@ class _Spirv(KindFormat):
     is_bundled = False
 
     def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
-        """Raise CompatibilityError where the release that links has no device link for SPIR-V."""
-        image_loss.check_device_link(target, makers.linking)
+        """Raise CompatibilityError where the linking LLVM has no device link for SPIR-V."""
+        dropped_image.check_device_link(target, makers.linking)
 
 
 KIND = _Spirv()

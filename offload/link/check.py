@@ -16,11 +16,11 @@ from mlir_offload.offload.link.coverage import (
     uncovered_kernels,
     unregistered_kernels,
 )
+from mlir_offload.offload.link.dropped_image import find_drop_reason
 from mlir_offload.offload.link.duplicate import merged_kernels
 from mlir_offload.offload.link.finding import Finding, listed, raise_findings
 from mlir_offload.offload.link.grouping import LinkedImages
 from mlir_offload.offload.link.held_image import device_arch, loaded_images
-from mlir_offload.offload.link.image_loss import find_loss
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
 def loss_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
     """Return the images of an object that the wrapper of this release drops, or fails at."""
     for image in item.images:
-        reason = find_loss(image, abi)
+        reason = find_drop_reason(image, abi)
         if reason:
             target = f"{image.kind} image for {arch_name(image.arch)}"
             yield Finding(

@@ -129,7 +129,7 @@ def check_kinds(
             first, second = (objects[number].location for number in collision.objects[:2])
             msg = (
                 f"kernel '{collision.kernel}' is defined here and in {second}; LLVM {abi.major} "
-                f"cannot keep two kernels of one name apart for kind {collision.kind}"
+                f"cannot tell two kernels of the same name apart for kind {collision.kind}"
             )
             raise SourceError(msg, hint="rename one of the kernels", location=first)
 

@@ -33,9 +33,9 @@ static int has_completed(const mo_fiber *fiber) {
 }
 
 /* Lets threads at mbarriers go on: those whose phase is complete, or, with a result of 0, those that only test. */
-static uint32_t resume_with(mo_fibers *fibers, uint32_t items, uint32_t result) {
+static uint32_t resume_with(mo_fibers *fibers, uint32_t thread_count, uint32_t result) {
   uint32_t resumed = 0;
-  for (uint32_t i = 0; i < items; ++i) {
+  for (uint32_t i = 0; i < thread_count; ++i) {
     mo_fiber *fiber = &fibers->fibers[i];
     if (fiber->status != AT_MBARRIER || (result ? !has_completed(fiber) : fiber->second)) continue;
     fiber->result = result;
@@ -46,12 +46,12 @@ static uint32_t resume_with(mo_fibers *fibers, uint32_t items, uint32_t result) 
 }
 
 /* Nobody else can run. */
-static uint32_t resume_at_mbarriers(mo_fibers *fibers, uint32_t items) {
-  uint32_t resumed = resume_with(fibers, items, 1);
-  if (resumed == 0) resumed = resume_with(fibers, items, 0);
-  for (uint32_t i = 0; resumed == 0 && i < items; ++i)
+static uint32_t resume_at_mbarriers(mo_fibers *fibers, uint32_t thread_count) {
+  uint32_t resumed = resume_with(fibers, thread_count, 1);
+  if (resumed == 0) resumed = resume_with(fibers, thread_count, 0);
+  for (uint32_t i = 0; resumed == 0 && i < thread_count; ++i)
     if (fibers->fibers[i].status == AT_MBARRIER)
-      fail(fibers->fibers[i].item.block->launched,
+      fail(fibers->fibers[i].context.block->launched,
            "threads wait at an mbarrier for a phase that no thread can complete");
   return resumed;
 }
@@ -62,29 +62,29 @@ static void leave_until_resumed(mo_fibers *fibers, mo_fiber *fiber) {
   leave_in_order(fibers, fiber);
 }
 
-void mo_cpu_let_others_run(mo_thread_context *item) {
-  mo_fibers *fibers = item->block->fibers;
-  mo_fiber *fiber = &fibers->fibers[item->linear];
+void mo_cpu_let_others_run(mo_thread_context *context) {
+  mo_fibers *fibers = context->block->fibers;
+  mo_fiber *fiber = &fibers->fibers[context->linear];
   fiber->value = 0;
   leave_until_resumed(fibers, fiber);
 }
 
-uint64_t mo_cpu_mbarrier(mo_thread_context *item, uint32_t operation, uint64_t *at, uint32_t number) {
+uint64_t mo_cpu_mbarrier(mo_thread_context *context, uint32_t operation, uint64_t *at, uint32_t number) {
   mo_mbarrier barrier = read_mbarrier(at);
   uint64_t before = *at;
   uint32_t arrivals = operation & MO_MBARRIER_ARRIVE ? operation & MO_MBARRIER_EXPECT ? 1 : number : 0;
 #ifdef MO_TSAN
-  __tsan_release(item->block->order);
+  __tsan_release(context->block->order);
 #endif
   if (operation == MO_MBARRIER_INIT) {
     mo_mbarrier made = {number, number, no_bytes, 0};
     memcpy(at, &made, sizeof made);
     /* Upstream's programs have all threads initialize an mbarrier, and use it without a barrier in between. */
-    mo_cpu_let_others_run(item);
+    mo_cpu_let_others_run(context);
     return 0;
   }
   if (arrivals > barrier.pending)
-    fail(item->block->launched, "more threads arrive at an mbarrier than it was initialized with");
+    fail(context->block->launched, "more threads arrive at an mbarrier than it was initialized with");
   if (operation & MO_MBARRIER_EXPECT) barrier.bytes += number;
   if (operation & MO_MBARRIER_COMPLETE) barrier.bytes -= number;
   if (operation & MO_MBARRIER_DROP) barrier.expected -= arrivals;
@@ -93,15 +93,15 @@ uint64_t mo_cpu_mbarrier(mo_thread_context *item, uint32_t operation, uint64_t *
   return before;
 }
 
-uint32_t mo_cpu_mbarrier_wait(mo_thread_context *item, uint64_t *at, uint32_t phase, uint32_t until_complete) {
-  mo_fibers *fibers = item->block->fibers;
-  mo_fiber *fiber = &fibers->fibers[item->linear];
+uint32_t mo_cpu_mbarrier_wait(mo_thread_context *context, uint64_t *at, uint32_t phase, uint32_t until_complete) {
+  mo_fibers *fibers = context->block->fibers;
+  mo_fiber *fiber = &fibers->fibers[context->linear];
   fiber->value = (uint64_t)(uintptr_t)at;
   fiber->first = phase & 1;
   fiber->second = until_complete;
   if (has_completed(fiber)) {
 #ifdef MO_TSAN
-    __tsan_acquire(item->block->order);
+    __tsan_acquire(context->block->order);
 #endif
     return 1;
   }
@@ -112,18 +112,18 @@ uint32_t mo_cpu_mbarrier_wait(mo_thread_context *item, uint64_t *at, uint32_t ph
 /* Tensor maps ------------------------------------------------------------------------------- */
 
 /* Rows of the swizzled patterns are found by the address; workgroup memory begins at a multiple of 1024. */
-static char *swizzled(const mo_thread_context *item, const char *address, uint32_t swizzle) {
-  uint64_t offset = (uint64_t)(address - item->static_shared);
+static char *swizzled(const mo_thread_context *context, const char *address, uint32_t swizzle) {
+  uint64_t offset = (uint64_t)(address - context->static_shared);
   if (swizzle != 0) offset ^= (offset >> 7 & ((1u << swizzle) - 1)) << 4;
-  return item->static_shared + offset;
+  return context->static_shared + offset;
 }
 
 /* Copies a box. Elements outside of the tensor are zero, or are not written. */
-void mo_cpu_tensor_copy(mo_thread_context *item, uint32_t is_store, char *shared, const mo_tensor_map *map,
+void mo_cpu_tensor_copy(mo_thread_context *context, uint32_t is_store, char *shared, const mo_tensor_map *map,
                         const int32_t *first, uint32_t rank, uint64_t *mbarrier) {
   uint64_t count = 1, size;
   if (map->magic != MO_TENSOR_MAP_MAGIC || map->rank != rank)
-    fail(item->block->launched, "a copy by a tensor map of another rank, or that the program did not encode");
+    fail(context->block->launched, "a copy by a tensor map of another rank, or that the program did not encode");
   size = map->element_bytes;
   for (uint32_t axis = 0; axis < rank; ++axis) count *= map->box[axis];
   for (uint64_t number = 0; number < count; ++number) {
@@ -136,12 +136,12 @@ void mo_cpu_tensor_copy(mo_thread_context *item, uint32_t is_store, char *shared
       is_inside &= at >= 0 && (uint64_t)at < map->sizes[axis];
       place += at * (int64_t)(axis != 0 ? map->strides[axis - 1] : size);
     }
-    char *own = swizzled(item, shared + number * size, map->swizzle);
+    char *own = swizzled(context, shared + number * size, map->swizzle);
     if (is_store && is_inside) memcpy(place, own, size);
     if (!is_store && is_inside) memcpy(own, place, size);
     if (!is_store && !is_inside) memset(own, 0, size);
   }
-  if (mbarrier != NULL) mo_cpu_mbarrier(item, MO_MBARRIER_COMPLETE, mbarrier, (uint32_t)(count * size));
+  if (mbarrier != NULL) mo_cpu_mbarrier(context, MO_MBARRIER_COMPLETE, mbarrier, (uint32_t)(count * size));
 }
 
 void mo_cpu_copy_part(char *to, const char *from, uint32_t size, uint32_t read) {
@@ -157,38 +157,38 @@ typedef struct descriptor {
 
 enum { SWIZZLED_128 = 1 };
 
-static descriptor parse_descriptor(const mo_thread_context *item, uint64_t bits) {
-  uint64_t base = (uint64_t)(uintptr_t)item->static_shared;
+static descriptor parse_descriptor(const mo_thread_context *context, uint64_t bits) {
+  uint64_t base = (uint64_t)(uintptr_t)context->static_shared;
   if (bits >> 62 != SWIZZLED_128)
-    fail(item->block->launched, "wgmma of a matrix that is not swizzled by 128 bytes");
+    fail(context->block->launched, "wgmma of a matrix that is not swizzled by 128 bytes");
   return (descriptor){(((bits & 0x3fff) << 4) - base) & 0x3ffff, (bits >> 16 & 0x3fff) << 4, (bits >> 32 & 0x3fff) << 4};
 }
 
-static double element_at(const mo_thread_context *item, const descriptor *from, uint32_t major, uint32_t k,
+static double element_at(const mo_thread_context *context, const descriptor *from, uint32_t major, uint32_t k,
                          uint32_t is_transposed, uint32_t element) {
   uint64_t at = is_transposed ? major / 64 * from->leading + k / 8 * from->stride + k % 8 * 128 + major % 64 * 2
                               : major / 8 * from->stride + major % 8 * 128 + k * 2;
   uint16_t bits;
-  memcpy(&bits, swizzled(item, item->static_shared + from->address + at, 3), sizeof bits);
+  memcpy(&bits, swizzled(context, context->static_shared + from->address + at, 3), sizeof bits);
   return value_of(bits, element);
 }
 
 /* Each warp of four has 16 rows of d. */
-void mo_cpu_wgmma(const mo_thread_context *item, float *d, uint64_t a, uint64_t b, uint32_t n, uint32_t element,
+void mo_cpu_wgmma(const mo_thread_context *context, float *d, uint64_t a, uint64_t b, uint32_t n, uint32_t element,
                   uint32_t adds, int32_t sign_a, int32_t sign_b, uint32_t transposes_a,
                   uint32_t transposes_b) {
-  descriptor from_a = parse_descriptor(item, a), from_b = parse_descriptor(item, b);
-  uint32_t lane = item->linear % MO_WARP, first = item->linear / MO_WARP % 4 * 16 + lane / 4;
+  descriptor from_a = parse_descriptor(context, a), from_b = parse_descriptor(context, b);
+  uint32_t lane = context->linear % MO_WARP, first = context->linear / MO_WARP % 4 * 16 + lane / 4;
   uint32_t of = element != 0 ? MO_BF16 : MO_F16;
   double rows[2][16], sign = sign_a * sign_b;
   for (uint32_t k = 0; k < 32; ++k)
-    rows[k / 16][k % 16] = sign * element_at(item, &from_a, first + k / 16 * 8, k % 16, transposes_a & 1, of);
+    rows[k / 16][k % 16] = sign * element_at(context, &from_a, first + k / 16 * 8, k % 16, transposes_a & 1, of);
   for (uint32_t pair = 0; pair < n / 4; ++pair) {
     uint32_t column = pair / 2 * 8 + lane % 4 * 2 + pair % 2;
     double sums[2] = {0, 0};
     float *to = d + pair / 2 * 4 + pair % 2;
     for (uint32_t k = 0; k < 16; ++k) {
-      double other = element_at(item, &from_b, column, k, transposes_b & 1, of);
+      double other = element_at(context, &from_b, column, k, transposes_b & 1, of);
       sums[0] += rows[0][k] * other;
       sums[1] += rows[1][k] * other;
     }

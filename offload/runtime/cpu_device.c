@@ -54,7 +54,7 @@ struct mo_fibers;
 typedef struct mo_block {
   mo_launched *launched;
   struct mo_fibers *fibers;
-  uint32_t items, failures;
+  uint32_t thread_count, failures;
 #ifdef MO_TSAN
   void *order; /* what the threads release and acquire */
 #endif
@@ -87,7 +87,7 @@ static void fail_for_assertions(const mo_launched *launched, uint64_t failures) 
 
 static uint64_t round_up(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
 
-typedef void (*mo_run_block)(mo_thread_context *item);
+typedef void (*mo_run_block)(mo_thread_context *context);
 
 static void run_in_memory(mo_launched *launched, uint64_t begin, uint64_t end,
                           struct mo_fibers *fibers, mo_run_block run) {
@@ -100,7 +100,7 @@ static void run_in_memory(mo_launched *launched, uint64_t begin, uint64_t end,
     if (memory == NULL) fail(launched, "out of memory for the shared memory of a block");
   }
   mo_block block = {launched, fibers, launch->block[0] * launch->block[1] * launch->block[2], 0};
-  mo_thread_context item = {.static_shared = memory,
+  mo_thread_context context = {.static_shared = memory,
                   .dynamic_shared = memory == NULL ? NULL : memory + kernel->static_shared,
                   .state = memory == NULL ? NULL : memory + shared,
                   .block = &block};
@@ -108,15 +108,15 @@ static void run_in_memory(mo_launched *launched, uint64_t begin, uint64_t end,
   block.order = malloc(1);
   if (block.order == NULL) fail(launched, "out of memory for a block");
 #endif
-  memcpy(item.block_dim, launch->block, sizeof item.block_dim);
-  memcpy(item.grid_dim, launch->grid, sizeof item.grid_dim);
+  memcpy(context.block_dim, launch->block, sizeof context.block_dim);
+  memcpy(context.grid_dim, launch->grid, sizeof context.grid_dim);
   for (uint64_t number = begin; number < end; ++number) {
     uint64_t row = number / launch->grid[0];
-    item.block_id[0] = (uint32_t)(number % launch->grid[0]);
-    item.block_id[1] = (uint32_t)(row % launch->grid[1]);
-    item.block_id[2] = (uint32_t)(row / launch->grid[1]);
+    context.block_id[0] = (uint32_t)(number % launch->grid[0]);
+    context.block_id[1] = (uint32_t)(row % launch->grid[1]);
+    context.block_id[2] = (uint32_t)(row / launch->grid[1]);
     block.failures = 0;
-    run(&item);
+    run(&context);
   }
 #ifdef MO_TSAN
   free(block.order);
@@ -149,9 +149,9 @@ static void run_each(mo_launched *launched, uint64_t begin, uint64_t end,
 }
 #endif
 
-static void run_block(mo_thread_context *item) {
-  const mo_launched *launched = item->block->launched;
-  launched->kernel->run(item, launched->params);
+static void run_block(mo_thread_context *context) {
+  const mo_launched *launched = context->block->launched;
+  launched->kernel->run(context, launched->params);
 }
 
 void mo_cpu_run_blocks(void *launched, uint64_t begin, uint64_t end) {
@@ -161,7 +161,7 @@ void mo_cpu_run_blocks(void *launched, uint64_t begin, uint64_t end) {
 void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kernel) {
   mo_launched launched = {launch, params, kernel, 0};
   char message[160];
-  uint64_t items = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
+  uint64_t thread_count = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
   if (launch->version < 1 || launch->version > MO_LAUNCH_VERSION) {
     snprintf(message, sizeof message, "the image speaks launch version %d, the runtime %u",
@@ -169,7 +169,7 @@ void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kern
     refuse(&launched, message);
     return;
   }
-  if (items == 0 || items > MO_MAX_BLOCK || launch->block[0] > MO_MAX_BLOCK ||
+  if (thread_count == 0 || thread_count > MO_MAX_BLOCK || launch->block[0] > MO_MAX_BLOCK ||
       launch->block[1] > MO_MAX_BLOCK || launch->block[2] > MO_MAX_BLOCK) {
     snprintf(message, sizeof message,
              "block size %u x %u x %u: a block has 1 to %u threads", launch->block[0],
@@ -190,20 +190,20 @@ void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kern
   fail_for_assertions(&launched, launched.failures);
 }
 
-_Noreturn void mo_cpu_disagree(const mo_thread_context *item) {
+_Noreturn void mo_cpu_disagree(const mo_thread_context *context) {
   char message[160];
   snprintf(message, sizeof message,
            "block: [%u,%u,%u] some threads wait at a gpu.barrier that others do not reach",
-           item->block_id[0], item->block_id[1], item->block_id[2]);
-  fail(item->block->launched, message);
+           context->block_id[0], context->block_id[1], context->block_id[2]);
+  fail(context->block->launched, message);
   abort();
 }
 
-uint32_t mo_cpu_agree(const mo_thread_context *item, const uint32_t *next, uint32_t count, uint32_t before) {
+uint32_t mo_cpu_agree(const mo_thread_context *context, const uint32_t *next, uint32_t count, uint32_t before) {
   uint32_t agreed = before == UINT32_MAX ? next[0] : before, different = 0;
-  if (mo_cpu_has_failed(item)) return 0; /* it said nothing */
+  if (mo_cpu_has_failed(context)) return 0; /* it said nothing */
   for (uint32_t i = 0; i < count; ++i) different |= next[i] ^ agreed;
-  if (different != 0) mo_cpu_disagree(item);
+  if (different != 0) mo_cpu_disagree(context);
   return agreed;
 }
 
@@ -226,7 +226,7 @@ enum { READY, IN_WARP, AT_BARRIER, AT_MBARRIER, DONE };
 
 typedef struct mo_fiber {
   mo_stack stack;
-  mo_thread_context item;
+  mo_thread_context context;
   uint32_t status;
   uint32_t site, operation, mask, first, second, vote;
   uint64_t value, result;
@@ -246,7 +246,7 @@ typedef struct mo_fibers {
   uint32_t room, guarded; /* numbers of stacks */
   mo_fiber *current;
   uint32_t barrier_kind;
-  uint32_t (*resume)(struct mo_fibers *fibers, uint32_t items); /* lets those AT_MBARRIER go on */
+  uint32_t (*resume)(struct mo_fibers *fibers, uint32_t thread_count); /* lets those AT_MBARRIER go on */
 #ifdef MO_ASAN
   void *fake_stack;
   const void *bottom;
@@ -344,11 +344,11 @@ static uint32_t find_place(const mo_launch *launch) {
   return number != 0 ? (uint32_t)number - 1 : take_place(launch);
 }
 
-static mo_fibers *acquire_fibers(uint32_t place, uint32_t items) {
+static mo_fibers *acquire_fibers(uint32_t place, uint32_t thread_count) {
   mo_fibers *found = place < MOST_THREADS ? take_idle(place) : NULL;
-  if (found != NULL && found->room >= items) return found;
+  if (found != NULL && found->room >= thread_count) return found;
   unmap_fibers(found);
-  return map_fibers(items);
+  return map_fibers(thread_count);
 }
 
 static void release_fibers(uint32_t place, mo_fibers *fibers) {
@@ -401,7 +401,7 @@ static void enter_fiber(mo_fibers *fibers, mo_fiber *to) {
 
 static void check_stack(const mo_fiber *fiber) {
   if (fiber->canary != NULL && *fiber->canary != CANARY)
-    fail(fiber->item.block->launched, "a thread used more than 256 KiB of stack");
+    fail(fiber->context.block->launched, "a thread used more than 256 KiB of stack");
 }
 
 #ifdef MO_ASAN
@@ -423,8 +423,8 @@ static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
 static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
   check_stack(fiber);
   uint32_t index = stack_index(fibers, fiber) + 1;
-  uint32_t items = fiber->item.block->items;
-  if (index % MO_WARP != 0 && index < items && fibers->fibers[index].status == READY) {
+  uint32_t thread_count = fiber->context.block->thread_count;
+  if (index % MO_WARP != 0 && index < thread_count && fibers->fibers[index].status == READY) {
     fibers->current = &fibers->fibers[index];
     switch_stack(&fiber->stack, &fibers->current->stack);
   } else {
@@ -436,11 +436,11 @@ static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
 /* What the threads that meet did before comes before all that they do afterwards. */
 static void leave_in_order(mo_fibers *fibers, mo_fiber *fiber) {
 #ifdef MO_TSAN
-  __tsan_release(fiber->item.block->order);
+  __tsan_release(fiber->context.block->order);
 #endif
   leave_fiber(fibers, fiber);
 #ifdef MO_TSAN
-  __tsan_acquire(fiber->item.block->order);
+  __tsan_acquire(fiber->context.block->order);
 #endif
 }
 
@@ -450,11 +450,11 @@ static void fiber_main(mo_fibers *fibers) {
 #ifdef MO_ASAN
   __sanitizer_finish_switch_fiber(NULL, &fibers->bottom, &fibers->size);
 #endif
-  const mo_launched *launched = fiber->item.block->launched;
-  launched->kernel->run(&fiber->item, launched->params);
+  const mo_launched *launched = fiber->context.block->launched;
+  launched->kernel->run(&fiber->context, launched->params);
   fiber->status = DONE;
 #ifdef MO_TSAN
-  __tsan_release(fiber->item.block->order);
+  __tsan_release(fiber->context.block->order);
 #endif
   leave_fiber(fibers, fiber);
   __builtin_trap();
@@ -490,11 +490,11 @@ static void prepare_fiber(mo_fibers *fibers, const mo_thread_context *first, uin
   words[0] = fibers;
   words[1] = (void *)fiber_main;
   fiber->stack = (mo_stack){words, (void *)fiber_start, NULL};
-  fiber->item = *first;
-  fiber->item.linear = index;
-  fiber->item.thread[0] = index % first->block_dim[0];
-  fiber->item.thread[1] = index / first->block_dim[0] % first->block_dim[1];
-  fiber->item.thread[2] = index / (first->block_dim[0] * first->block_dim[1]);
+  fiber->context = *first;
+  fiber->context.linear = index;
+  fiber->context.thread[0] = index % first->block_dim[0];
+  fiber->context.thread[1] = index / first->block_dim[0] % first->block_dim[1];
+  fiber->context.thread[2] = index / (first->block_dim[0] * first->block_dim[1]);
   fiber->status = READY;
 }
 
@@ -504,8 +504,8 @@ static mo_fiber *warp_of(mo_fibers *fibers, uint32_t index) {
   return &fibers->fibers[index / MO_WARP * MO_WARP];
 }
 
-static uint32_t lanes_of(const mo_fiber *warp, const mo_fibers *fibers, uint32_t items) {
-  uint32_t left = items - stack_index(fibers, warp);
+static uint32_t lanes_of(const mo_fiber *warp, const mo_fibers *fibers, uint32_t thread_count) {
+  uint32_t left = thread_count - stack_index(fibers, warp);
   return left < MO_WARP ? left : MO_WARP;
 }
 
@@ -658,15 +658,15 @@ static void meet_at_fragments(mo_fiber *warp, uint32_t group) {
     snprintf(message, sizeof message,
              "%u thread%s of a subgroup execute%s a matrix operation that needs all 32", count,
              count == 1 ? "" : "s", count == 1 ? "s" : "");
-    fail(warp->item.block->launched, message);
+    fail(warp->context.block->launched, message);
   }
   for (uint32_t lane = 0; lane < MO_WARP; ++lane) lanes[lane] = (char *)(uintptr_t)warp[lane].value;
   warp->meet(lanes);
 }
 
-static void run_warp(mo_fibers *fibers, uint32_t start, uint32_t items) {
+static void run_warp(mo_fibers *fibers, uint32_t start, uint32_t thread_count) {
   mo_fiber *warp = warp_of(fibers, start);
-  uint32_t lanes = lanes_of(warp, fibers, items);
+  uint32_t lanes = lanes_of(warp, fibers, thread_count);
   for (;;) {
     for (uint32_t lane = 0; lane < lanes; ++lane)
       if (warp[lane].status == READY) enter_fiber(fibers, &warp[lane]);
@@ -698,9 +698,9 @@ void mo_cpu_collective(uint32_t operation, uint32_t active, const uint32_t *mask
 }
 
 /* All threads that have not ended wait at the barrier: count votes and let them go on. */
-static uint32_t release_barrier(mo_fibers *fibers, uint32_t items) {
+static uint32_t release_barrier(mo_fibers *fibers, uint32_t thread_count) {
   uint32_t waiting = 0, votes = 0, result = 0;
-  for (uint32_t i = 0; i < items; ++i) {
+  for (uint32_t i = 0; i < thread_count; ++i) {
     if (fibers->fibers[i].status != AT_BARRIER) continue;
     ++waiting;
     votes += fibers->fibers[i].vote != 0;
@@ -708,7 +708,7 @@ static uint32_t release_barrier(mo_fibers *fibers, uint32_t items) {
   if (fibers->barrier_kind == MO_BARRIER_POPC) result = votes;
   if (fibers->barrier_kind == MO_BARRIER_AND) result = votes == waiting;
   if (fibers->barrier_kind == MO_BARRIER_OR) result = votes != 0;
-  for (uint32_t i = 0; i < items; ++i) {
+  for (uint32_t i = 0; i < thread_count; ++i) {
     if (fibers->fibers[i].status != AT_BARRIER) continue;
     fibers->fibers[i].result = result;
     fibers->fibers[i].status = READY;
@@ -718,14 +718,14 @@ static uint32_t release_barrier(mo_fibers *fibers, uint32_t items) {
 
 #ifdef MO_TSAN
 /* Stacks are mapped anew for each block: what the last one left there is not shared. */
-static void start_threads(mo_fibers *fibers, const mo_thread_context *first, uint32_t items) {
+static void start_threads(mo_fibers *fibers, const mo_thread_context *first, uint32_t thread_count) {
   const uint32_t *dim = first->block_dim, *id = first->block_id;
   fibers->thread = __tsan_get_current_fiber();
   fibers->guarded = 0;
-  if (mmap(fibers->stacks, STACK_BYTES * items, PROT_READ | PROT_WRITE,
+  if (mmap(fibers->stacks, STACK_BYTES * thread_count, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
     fail(first->block->launched, "out of memory for the stacks of threads");
-  for (uint32_t i = 0; i < items; ++i) {
+  for (uint32_t i = 0; i < thread_count; ++i) {
     char name[96];
     snprintf(name, sizeof name, "block: [%u,%u,%u], thread: [%u,%u,%u]", id[0], id[1], id[2],
              i % dim[0], i / dim[0] % dim[1], i / (dim[0] * dim[1]));
@@ -737,18 +737,18 @@ static void start_threads(mo_fibers *fibers, const mo_thread_context *first, uin
 
 static void run_with_fibers(mo_thread_context *first) {
   mo_fibers *fibers = first->block->fibers;
-  uint32_t items = first->block->items;
+  uint32_t thread_count = first->block->thread_count;
 #ifdef MO_TSAN
-  start_threads(fibers, first, items);
+  start_threads(fibers, first, thread_count);
 #endif
-  for (uint32_t i = 0; i < items; ++i) prepare_fiber(fibers, first, i);
+  for (uint32_t i = 0; i < thread_count; ++i) prepare_fiber(fibers, first, i);
   do {
-    for (uint32_t start = 0; start < items; start += MO_WARP) run_warp(fibers, start, items);
-  } while ((fibers->resume != NULL && fibers->resume(fibers, items) != 0) ||
-           release_barrier(fibers, items) != 0);
+    for (uint32_t start = 0; start < thread_count; start += MO_WARP) run_warp(fibers, start, thread_count);
+  } while ((fibers->resume != NULL && fibers->resume(fibers, thread_count) != 0) ||
+           release_barrier(fibers, thread_count) != 0);
 #ifdef MO_TSAN
   __tsan_acquire(first->block->order);
-  for (uint32_t i = 0; i < items; ++i) __tsan_destroy_fiber(fibers->fibers[i].thread);
+  for (uint32_t i = 0; i < thread_count; ++i) __tsan_destroy_fiber(fibers->fibers[i].thread);
 #endif
 }
 
@@ -762,9 +762,9 @@ void mo_cpu_run_fibers(void *launched, uint64_t begin, uint64_t end) {
   release_fibers(place, fibers);
 }
 
-uint32_t mo_cpu_barrier(mo_thread_context *item, uint32_t kind, uint32_t vote) {
-  mo_fibers *fibers = item->block->fibers;
-  mo_fiber *fiber = &fibers->fibers[item->linear];
+uint32_t mo_cpu_barrier(mo_thread_context *context, uint32_t kind, uint32_t vote) {
+  mo_fibers *fibers = context->block->fibers;
+  mo_fiber *fiber = &fibers->fibers[context->linear];
   fibers->barrier_kind = kind;
   fiber->vote = vote;
   fiber->status = AT_BARRIER;
@@ -772,10 +772,10 @@ uint32_t mo_cpu_barrier(mo_thread_context *item, uint32_t kind, uint32_t vote) {
   return (uint32_t)fiber->result;
 }
 
-uint64_t mo_cpu_warp(mo_thread_context *item, uint32_t site, uint32_t operation, uint32_t mask,
+uint64_t mo_cpu_warp(mo_thread_context *context, uint32_t site, uint32_t operation, uint32_t mask,
                      uint64_t value, uint32_t first, uint32_t second) {
-  mo_fibers *fibers = item->block->fibers;
-  mo_fiber *fiber = &fibers->fibers[item->linear];
+  mo_fibers *fibers = context->block->fibers;
+  mo_fiber *fiber = &fibers->fibers[context->linear];
   fiber->site = site;
   fiber->operation = operation;
   fiber->mask = mask;
@@ -790,23 +790,23 @@ uint64_t mo_cpu_warp(mo_thread_context *item, uint32_t site, uint32_t operation,
   return fiber->result;
 }
 
-uint32_t mo_cpu_active_mask(mo_thread_context *item) {
-  mo_fibers *fibers = item->block->fibers;
-  const mo_fiber *warp = warp_of(fibers, item->linear);
-  uint32_t lanes = lanes_of(warp, fibers, item->block->items), active = 0;
+uint32_t mo_cpu_active_mask(mo_thread_context *context) {
+  mo_fibers *fibers = context->block->fibers;
+  const mo_fiber *warp = warp_of(fibers, context->linear);
+  uint32_t lanes = lanes_of(warp, fibers, context->block->thread_count), active = 0;
   for (uint32_t lane = 0; lane < lanes; ++lane)
     if (warp[lane].status != DONE) active |= 1u << lane;
   return active;
 }
 
 /* All blocks of a cluster need not run at the same time: kernels that wait for each other are rejected. */
-uint32_t mo_cpu_cluster(const mo_thread_context *item, uint32_t what, uint32_t axis) {
+uint32_t mo_cpu_cluster(const mo_thread_context *context, uint32_t what, uint32_t axis) {
   static const uint32_t one[3] = {1, 1, 1};
-  const mo_launch *launch = item->block->launched->launch;
-  const uint32_t *size = launch->version > 1 && launch->cluster[0] ? launch->cluster : one, *id = item->block_id;
+  const mo_launch *launch = context->block->launched->launch;
+  const uint32_t *size = launch->version > 1 && launch->cluster[0] ? launch->cluster : one, *id = context->block_id;
   switch (what) {
   case MO_CLUSTER_ID: return id[axis] / size[axis];
-  case MO_CLUSTERS: return item->grid_dim[axis] / size[axis];
+  case MO_CLUSTERS: return context->grid_dim[axis] / size[axis];
   case MO_BLOCK_IN_CLUSTER: return id[axis] % size[axis];
   case MO_BLOCKS_OF_CLUSTER: return size[axis];
   case MO_RANK_IN_CLUSTER:
@@ -899,27 +899,27 @@ int32_t mo_cpu_vprintf(const char *format, const char *arguments) {
   return converted;
 }
 
-void mo_cpu_note_failure(mo_thread_context *item, const char *message, const char *file, uint32_t line,
+void mo_cpu_note_failure(mo_thread_context *context, const char *message, const char *file, uint32_t line,
                          const char *function, uint64_t size) {
   (void)size;
-  ++item->block->failures;
-  if (item->block->launched->failures++ >= MOST_FAILURES_SHOWN) return;
+  ++context->block->failures;
+  if (context->block->launched->failures++ >= MOST_FAILURES_SHOWN) return;
   fprintf(stderr, "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n", file,
-          line, function, item->block_id[0], item->block_id[1], item->block_id[2], item->thread[0],
-          item->thread[1], item->thread[2], message);
+          line, function, context->block_id[0], context->block_id[1], context->block_id[2], context->thread[0],
+          context->thread[1], context->thread[2], message);
 }
 
-uint32_t mo_cpu_has_failed(const mo_thread_context *item) { return item->block->failures != 0; }
+uint32_t mo_cpu_has_failed(const mo_thread_context *context) { return context->block->failures != 0; }
 
-void mo_cpu_assertfail(mo_thread_context *item, const char *message, const char *file, uint32_t line,
+void mo_cpu_assertfail(mo_thread_context *context, const char *message, const char *file, uint32_t line,
                        const char *function, uint64_t size) {
-  mo_fibers *fibers = item->block->fibers;
-  mo_cpu_note_failure(item, message, file, line, function, size);
+  mo_fibers *fibers = context->block->fibers;
+  mo_cpu_note_failure(context, message, file, line, function, size);
   if (fibers == NULL) {
-    fail_for_assertions(item->block->launched, item->block->launched->failures);
+    fail_for_assertions(context->block->launched, context->block->launched->failures);
     abort();
   }
-  mo_fiber *fiber = &fibers->fibers[item->linear];
+  mo_fiber *fiber = &fibers->fibers[context->linear];
   fiber->status = DONE;
   leave_fiber(fibers, fiber);
   __builtin_trap();

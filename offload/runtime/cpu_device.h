@@ -27,7 +27,7 @@ typedef struct mo_thread_context {
 
 typedef struct mo_kernel {
   const char *name;
-  void (*run)(mo_thread_context *item, void **params); /* runs a block; with fibers, one thread */
+  void (*run)(mo_thread_context *context, void **params); /* runs a block; with fibers, one thread */
   mo_range range;         /* mo_cpu_run_blocks or mo_cpu_run_fibers */
   uint64_t static_shared; /* bytes, a multiple of 64 */
   uint64_t state;         /* bytes of mo_thread_context.state */
@@ -85,26 +85,26 @@ enum {
 void mo_cpu_run_blocks(void *launched, uint64_t begin, uint64_t end);
 void mo_cpu_run_fibers(void *launched, uint64_t begin, uint64_t end);
 void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kernel);
-uint32_t mo_cpu_barrier(mo_thread_context *item, uint32_t kind, uint32_t vote);
+uint32_t mo_cpu_barrier(mo_thread_context *context, uint32_t kind, uint32_t vote);
 /* Returns the lane's 32-bit result; a predicate, where there is one, in bit 32. */
-uint64_t mo_cpu_warp(mo_thread_context *item, uint32_t site, uint32_t operation, uint32_t mask,
+uint64_t mo_cpu_warp(mo_thread_context *context, uint32_t site, uint32_t operation, uint32_t mask,
                      uint64_t value, uint32_t first, uint32_t second);
 /* Where all of `count` threads go, and those before them (UINT32_MAX: none); else fails. */
-uint32_t mo_cpu_agree(const mo_thread_context *item, const uint32_t *next, uint32_t count, uint32_t before);
+uint32_t mo_cpu_agree(const mo_thread_context *context, const uint32_t *next, uint32_t count, uint32_t before);
 /* The lanes of a warp execute what the first describes: mo_fragments of cpu_tensor.c. */
-void mo_cpu_fragments(mo_thread_context *item, uint32_t site, char *fragments);
+void mo_cpu_fragments(mo_thread_context *context, uint32_t site, char *fragments);
 /* Returns the state before. `number` are arrivals or bytes. */
-uint64_t mo_cpu_mbarrier(mo_thread_context *item, uint32_t operation, uint64_t *at, uint32_t number);
+uint64_t mo_cpu_mbarrier(mo_thread_context *context, uint32_t operation, uint64_t *at, uint32_t number);
 uint32_t mo_cpu_mbarrier_pending(uint64_t state);
 /* Returns whether the phase that follows one of this parity has begun; waits for that if `until_complete`. */
-uint32_t mo_cpu_mbarrier_wait(mo_thread_context *item, uint64_t *at, uint32_t phase, uint32_t until_complete);
+uint32_t mo_cpu_mbarrier_wait(mo_thread_context *context, uint64_t *at, uint32_t phase, uint32_t until_complete);
 /* Returns when no other thread of the block can run. */
-void mo_cpu_let_others_run(mo_thread_context *item);
+void mo_cpu_let_others_run(mo_thread_context *context);
 struct mo_tensor_map;
-void mo_cpu_tensor_copy(mo_thread_context *item, uint32_t is_store, char *shared, const struct mo_tensor_map *map,
+void mo_cpu_tensor_copy(mo_thread_context *context, uint32_t is_store, char *shared, const struct mo_tensor_map *map,
                         const int32_t *first, uint32_t rank, uint64_t *mbarrier);
 /* wgmma.mma_async of m64nNk16: the part of d that the lane has; `element` is 0 for f16, 1 for bf16. */
-void mo_cpu_wgmma(const mo_thread_context *item, float *d, uint64_t a, uint64_t b, uint32_t n, uint32_t element,
+void mo_cpu_wgmma(const mo_thread_context *context, float *d, uint64_t a, uint64_t b, uint32_t n, uint32_t element,
                   uint32_t adds, int32_t sign_a, int32_t sign_b, uint32_t transposes_a,
                   uint32_t transposes_b);
 /* Copies `read` bytes of `size`, and clears the others. */
@@ -114,18 +114,18 @@ void mo_cpu_collective(uint32_t operation, uint32_t active, const uint32_t *mask
                        const uint64_t *value, const uint32_t *first, const uint32_t *second,
                        uint64_t *result);
 /* Fails: some threads of the block wait at a barrier that others do not reach. */
-_Noreturn void mo_cpu_disagree(const mo_thread_context *item);
-uint32_t mo_cpu_active_mask(mo_thread_context *item);
-uint32_t mo_cpu_cluster(const mo_thread_context *item, uint32_t what, uint32_t axis);
+_Noreturn void mo_cpu_disagree(const mo_thread_context *context);
+uint32_t mo_cpu_active_mask(mo_thread_context *context);
+uint32_t mo_cpu_cluster(const mo_thread_context *context, uint32_t what, uint32_t axis);
 uint64_t mo_cpu_nanoseconds(void);
 int32_t mo_cpu_vprintf(const char *format, const char *arguments);
 /* A failed assertion, as CUDA's __assertfail has it: printed, and the launch fails in the end. The first
  * returns, and the thread leaves the kernel; the second ends the fiber, or the program without one. */
-void mo_cpu_note_failure(mo_thread_context *item, const char *message, const char *file, uint32_t line,
+void mo_cpu_note_failure(mo_thread_context *context, const char *message, const char *file, uint32_t line,
                          const char *function, uint64_t size);
-void mo_cpu_assertfail(mo_thread_context *item, const char *message, const char *file, uint32_t line,
+void mo_cpu_assertfail(mo_thread_context *context, const char *message, const char *file, uint32_t line,
                        const char *function, uint64_t size);
 /* Whether a thread of the block has failed: the code behind the next barrier cannot run. */
-uint32_t mo_cpu_has_failed(const mo_thread_context *item);
+uint32_t mo_cpu_has_failed(const mo_thread_context *context);
 
 #endif

@@ -272,8 +272,8 @@ static void execute_fragments(char *const *lanes) {
   }
 }
 
-void mo_cpu_fragments(mo_thread_context *item, uint32_t site, char *fragments) {
-  mo_fibers *fibers = item->block->fibers;
-  fibers->fibers[item->linear].meet = execute_fragments;
-  mo_cpu_warp(item, site, MO_FRAGMENTS, UINT32_MAX, (uint64_t)(uintptr_t)fragments, 0, 0);
+void mo_cpu_fragments(mo_thread_context *context, uint32_t site, char *fragments) {
+  mo_fibers *fibers = context->block->fibers;
+  fibers->fibers[context->linear].meet = execute_fragments;
+  mo_cpu_warp(context, site, MO_FRAGMENTS, UINT32_MAX, (uint64_t)(uintptr_t)fragments, 0, 0);
 }

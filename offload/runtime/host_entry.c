@@ -1,4 +1,4 @@
-/* The way into libomptarget, or the stand-in for it, and out of it: what a fork, the end of the program
+/* The way into libomptarget, or the fallback for it, and out of it: what a fork, the end of the program
  * and the unloading of a library must not meet in the middle.
  */
 #define _GNU_SOURCE 1

@@ -1,4 +1,4 @@
-/* The way into libomptarget, or the stand-in for it, and out of it. */
+/* The way into libomptarget, or the fallback for it, and out of it. */
 #ifndef HOST_ENTRY_H
 #define HOST_ENTRY_H
 

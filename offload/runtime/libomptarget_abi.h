@@ -1,4 +1,4 @@
-/* The part of libomptarget's C interface that is used and that the stand-in offers
+/* The part of libomptarget's C interface that is used and that the fallback offers
  * (openmp/libomptarget/include/Shared/APITypes.h, omptarget.h). */
 #ifndef LIBOMPTARGET_ABI_H
 #define LIBOMPTARGET_ABI_H
@@ -42,21 +42,21 @@ typedef struct image_descriptor {
 } image_descriptor;
 
 /* Defined here in either case, and bound within the program or library: clang-linker-wrapper's
- * calls come to the stand-in or, on their way to libomptarget, to registration.c. */
+ * calls come to the fallback or, on their way to libomptarget, to registration.c. */
 MO_INTERNAL void __tgt_register_lib(image_descriptor *descriptor);
 MO_INTERNAL void __tgt_unregister_lib(image_descriptor *descriptor);
 MO_INTERNAL
 int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads,
                         void *entry, kernel_arguments *arguments);
 
-/* Launches a kernel of ours: by libomptarget or, where that one does not, by the stand-in. */
+/* Launches a kernel of ours: by libomptarget or, where that one does not, by the fallback. */
 MO_INTERNAL int mo_start_kernel(int64_t device, void *stub, kernel_arguments *arguments);
 
-/* The stand-in, for programs without libomptarget and for those whose libomptarget calls kernels otherwise. */
-MO_INTERNAL int mo_standin_count_devices(void);
-MO_INTERNAL bool mo_standin_has_images(void);
-MO_INTERNAL void mo_standin_register(image_descriptor *descriptor);
-MO_INTERNAL void mo_standin_unregister(image_descriptor *descriptor);
-MO_INTERNAL int mo_standin_launch(void *entry, kernel_arguments *arguments);
+/* The fallback, for programs without libomptarget and for those whose libomptarget calls kernels otherwise. */
+MO_INTERNAL int mo_fallback_count_devices(void);
+MO_INTERNAL bool mo_fallback_has_images(void);
+MO_INTERNAL void mo_fallback_register(image_descriptor *descriptor);
+MO_INTERNAL void mo_fallback_unregister(image_descriptor *descriptor);
+MO_INTERNAL int mo_fallback_launch(void *entry, kernel_arguments *arguments);
 
 #endif

@@ -9,7 +9,7 @@
  * which waits for the streams of the pool in the process that created them.
  *
  * Fork: a child may launch on the CPU. A fork waits for threads that are inside libomptarget or the
- * stand-in, not for kernels. If a child uses a GPU or OpenCL after its parent did, that is an error: it is
+ * fallback, not for kernels. If a child uses a GPU or OpenCL after its parent did, that is an error: it is
  * reported before a lock is taken, and before the API is called.
  *
  * End: if threads are in kernels on the CPU when the program ends, their images and the workers stay. A launch
@@ -166,7 +166,7 @@ MO_INTERNAL const char *mo_kernel_name_of_kind(const void *stub, unsigned kind);
 /* Runs body over 0..count on all cores; returns when all has run. See mo_launch. */
 MO_INTERNAL void mo_parallel_for(uint64_t count, mo_range body, void *argument);
 
-/* Returns 1 if libomptarget, or the stand-in for it, runs kernels on the CPU, else 0. */
+/* Returns 1 if libomptarget, or the fallback for it, runs kernels on the CPU, else 0. */
 MO_INTERNAL int mo_count_host_devices(void);
 MO_INTERNAL void mo_cuda_encode_tensor_map(const mo_tensor_encoding *of);
 MO_INTERNAL void mo_host_encode_tensor_map(const mo_tensor_encoding *of);

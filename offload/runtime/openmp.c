@@ -1,4 +1,4 @@
-/* Kind openmp for the host triple: the CPU, through libomptarget or the stand-in for it.
+/* Kind openmp for the host triple: the CPU, through libomptarget or the fallback for it.
  *
  * Every operation is complete when its call returns, so that the order of any stream holds and
  * streams and events need no state.

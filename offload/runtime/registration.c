@@ -1,5 +1,5 @@
 /* Stands between clang-linker-wrapper's registration calls and libomptarget. An embedded runtime uses
- * the stand-in if the program has no libomptarget.
+ * the fallback if the program has no libomptarget.
  *
  * From LLVM 21 on the entries of all kinds share one section. libomptarget leaves those of other
  * kinds out of its device table, but finds a kernel in that table by its place in the section, so
@@ -174,25 +174,25 @@ static bool calls_our_kernels(void) {
   return answer == YES;
 }
 
-static bool uses_standin(void) { return !has_libomptarget() || !calls_our_kernels(); }
+static bool uses_fallback(void) { return !has_libomptarget() || !calls_our_kernels(); }
 
 int mo_count_host_devices(void) {
-  return uses_standin() ? mo_standin_count_devices() : count_devices_of_libomptarget();
+  return uses_fallback() ? mo_fallback_count_devices() : count_devices_of_libomptarget();
 }
 
-bool mo_has_host_images(void) { return mo_is_registered || mo_standin_has_images(); }
+bool mo_has_host_images(void) { return mo_is_registered || mo_fallback_has_images(); }
 
 /* Target regions of clang's OpenMP objects are libomptarget's in any case. */
 void __tgt_register_lib(image_descriptor *descriptor) {
   if (has_libomptarget())
     register_with_libomptarget(descriptor);
-  if (uses_standin())
-    mo_standin_register(descriptor);
+  if (uses_fallback())
+    mo_fallback_register(descriptor);
 }
 
 void __tgt_unregister_lib(image_descriptor *descriptor) {
-  if (uses_standin())
-    mo_standin_unregister(descriptor);
+  if (uses_fallback())
+    mo_fallback_unregister(descriptor);
   if (has_libomptarget())
     unregister_from_libomptarget(descriptor);
 }
@@ -202,13 +202,13 @@ int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t t
                         kernel_arguments *arguments) {
   static _Atomic(launch_function *) launch;
   if (!has_libomptarget())
-    return mo_standin_launch(entry, arguments);
+    return mo_fallback_launch(entry, arguments);
   if (!launch)
     launch = function_of_libomptarget("__tgt_target_kernel").launch;
   return launch(location, device, teams, threads, entry, arguments);
 }
 
 int mo_start_kernel(int64_t device, void *stub, kernel_arguments *arguments) {
-  return uses_standin() ? mo_standin_launch(stub, arguments)
+  return uses_fallback() ? mo_fallback_launch(stub, arguments)
                         : __tgt_target_kernel(NULL, device, 1, 1, stub, arguments);
 }

@@ -57,8 +57,8 @@
 #include "openmp.c"
 #include "pool.c"
 #include "watch.c"
-#include "standin.c"
-#ifndef MLIR_OFFLOAD_STANDIN
+#include "omptarget_fallback.c"
+#ifndef MLIR_OFFLOAD_OMPTARGET_FALLBACK
 #include "registration.c"
 #endif
 #endif

@@ -120,10 +120,10 @@ class Cost:
     wall: float
 
 
-def build(commands: Commands) -> Cost:
+def build(commands: Commands, work: Path) -> Cost:
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     for command in commands:
-        subprocess.run([str(word) for word in command], check=True, capture_output=True)
+        subprocess.run([str(word) for word in command], check=True, capture_output=True, cwd=work)
     after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - start
     busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Cost(busy, wall)
@@ -134,7 +134,7 @@ def measure(setting: Setting, job: Job, runs: int) -> list[Cost]:
     costs: list[list[Cost]] = [[] for _ in BUILDS]
     for turn in range(runs + 1):
         for found, commands in zip(costs, BUILDS.values(), strict=True):
-            cost = build(commands(setting, job))
+            cost = build(commands(setting, job), setting.work)
             if turn:
                 found.append(cost)
     return [
@@ -150,7 +150,7 @@ def programs(setting: Setting, job: Job) -> str:
     log = setting.work / "strace"
     (command,) = by_driver(setting, job)
     call = [strace, "-f", "-e", "trace=execve", "-o", log, *command]
-    subprocess.run([str(word) for word in call], check=True, capture_output=True)
+    subprocess.run([str(word) for word in call], check=True, capture_output=True, cwd=setting.work)
     return str(sum(line.endswith(" = 0") for line in log.read_text().splitlines()) - 1)
 
 
@@ -161,7 +161,7 @@ def stages(setting: Setting, program: str) -> str:
         f"--cuda-path={setting.cuda}", "--offload-arch=sm_90", str(EXAMPLES / f"{program}.mlir"),
         "-o", str(setting.work / "staged"),
     ]  # fmt: skip
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    result = subprocess.run(command, check=True, capture_output=True, text=True, cwd=setting.work)
     return f"$ mlir-offload {shlex.join(command[1:5])} ...\n{result.stderr}"
 
 

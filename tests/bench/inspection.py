@@ -121,13 +121,16 @@ def make_executable(
     return program
 
 
-def measure(argv: Sequence[str | Path], runs: int) -> Figures:
+def measure(argv: Sequence[str | Path], runs: int, folder: Path) -> Figures:
     """Return the median time and the most memory of a command, after one run to warm up."""
     times, peak = [], 0
     for turn in range(runs + 1):
         start = time.monotonic()
         child = subprocess.Popen(
-            [str(word) for word in argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [str(word) for word in argv],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
         )
         _, status, usage = os.wait4(child.pid, 0)
         if status:
@@ -169,7 +172,7 @@ def measure_part(work: Path, part: int, tools: argparse.Namespace) -> None:
         "extract": ("extract", program, "-o", f"{work}/images/"),
     }
     for name, words in commands.items():
-        figures = measure((sys.executable, "-m", "mlir_offload.driver", *words), tools.runs)
+        figures = measure((sys.executable, "-m", "mlir_offload.driver", *words), tools.runs, work)
         show(
             name,
             f"{program.stat().st_size >> 20} MiB",

@@ -53,7 +53,7 @@ def timed(argv: list[str], output: Path) -> Run:
     output.unlink(missing_ok=True)
     with output.with_suffix(".cat").open("wb") as stdout:
         begin = time.monotonic()
-        process = subprocess.Popen(argv, stdout=stdout)
+        process = subprocess.Popen(argv, stdout=stdout, cwd=output.parent)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.monotonic() - begin
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -71,7 +71,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.setdefault("PYTHONPATH", str(ROOT / ".importroot"))
-    work = Path(tempfile.mkdtemp(prefix="mlir-offload-bench-", dir=options.directory))
+    work = Path(tempfile.mkdtemp(prefix="mlir-offload-bench-", dir=options.directory)).resolve()
     try:
         images = make_images(work, options.size_mb * MEGABYTE)
         output = work / "out"

@@ -69,7 +69,9 @@ def measure(argv: Sequence[str | Path], runs: int) -> Cost:
 
 def run_once(argv: Sequence[str]) -> Cost:
     """Run a command, which must succeed."""
-    child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tempfile.gettempdir()
+    )
     _, status, usage = os.wait4(child.pid, 0)
     if status:
         sys.exit(f"{shlex.join(argv)[:200]} ended with {status}")
@@ -108,7 +110,11 @@ def link_row(folder: Path, major: int) -> Row:
     ours: list[str | Path] = [*OURS, main, *objects, *options]
     temps = folder / "temps"
     done = subprocess.run(
-        [*map(str, ours), "-v", f"-save-temps={temps}"], capture_output=True, text=True, check=True
+        [*map(str, ours), "-v", f"-save-temps={temps}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
     )
     (link,) = (line for line in done.stderr.splitlines() if " --offload-link " in line)
     return Row(f"link of {OBJECTS} objects", ours, ("sh", "-c", link), "clang --offload-link")

@@ -37,7 +37,13 @@ def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "mlir_offload.driver", *map(str, arguments)]
     environment = {"PYTHONPATH": str(ROOT / ".importroot"), "PATH": "/usr/bin:/bin"}
     return subprocess.run(
-        argv, capture_output=True, text=True, check=False, timeout=SECONDS, env=environment
+        argv,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+        env=environment,
+        cwd=tempfile.gettempdir(),
     )
 
 

@@ -54,7 +54,7 @@ def try_program(program: Program, target: str, setting: Setting, folder: Path) -
     built = _compile(program, name, setting, binary)
     if built.returncode:
         return replace(result, reason=_reason(built))
-    inspected = _driver(("inspect", str(binary)))
+    inspected = _driver(("inspect", str(binary)), folder)
     result = replace(result, linked=YES, verified=NO if inspected.returncode else YES)
     if inspected.returncode:
         return replace(result, reason=_reason(inspected))
@@ -74,18 +74,18 @@ def _compile(
     linking = _LINKING.get((setting.llvm, target))
     for_clang = (f"--for-clang={linking}",) if linking else ()
     options = (*llvm, *for_clang, *setting.options, *pipeline, *form)
-    return _driver((*options, *inputs, "-o", str(output)))
+    return _driver((*options, *inputs, "-o", str(output)), output.parent)
 
 
-def _driver(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _driver(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     argv = (sys.executable, "-m", "mlir_offload.driver", *arguments)
     environment = {"PYTHONPATH": str(ROOT / ".importroot"), "PATH": "/usr/bin:/bin"}
-    return _call(argv, environment, _BUILD_SECONDS)
+    return _call(argv, environment, _BUILD_SECONDS, folder)
 
 
 def _run(program: Program, target: str, setting: Setting, binary: Path, result: Result) -> Result:
     environment = {**os.environ, **(opencl_environment() if target == "spirv64" else {})}
-    done = _call((str(binary),), environment, _RUN_SECONDS)
+    done = _call((str(binary),), environment, _RUN_SECONDS, binary.parent)
     if done.returncode == _TIMEOUT:
         return replace(result, ran=NO, reason=f"did not end in {_RUN_SECONDS} s")
     expected = " (expected)" if program.fails and done.returncode else ""
@@ -109,9 +109,10 @@ def _filecheck(program: Program, filecheck: Path, printed: str) -> subprocess.Co
 
 
 def _call(
-    argv: Sequence[str], environment: Mapping[str, str], seconds: int
+    argv: Sequence[str], environment: Mapping[str, str], seconds: int, folder: Path
 ) -> subprocess.CompletedProcess[str]:
-    # A session of its own: what it started must not go on without it.
+    # Of its own: a session, since what it started must not go on without it, and a directory, since a
+    # report of a crash lies where the driver runs.
     with subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -120,6 +121,7 @@ def _call(
         text=True,
         errors="replace",
         env=dict(environment),
+        cwd=folder,
         start_new_session=True,
     ) as process:
         try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from mlir_offload.toolchain.tables import LearnedRelease, parse_learned  # noqa:
 _DRIVER = (sys.executable, "-m", "mlir_offload.driver", "learn")
 # What a root of another system sees of this one: the interpreter, this tree, CUDA and what is temporary.
 _SHARED = (sys.base_prefix, sys.prefix, str(ROOT), "/usr/local")
+# Where the driver runs: a report of a crash lies there.
+_HERE = tempfile.gettempdir()
 _SYSTEM = frozenset({"bin", "etc", "lib", "lib64", "sbin", "usr"})
 
 
@@ -67,9 +70,9 @@ def _learn(release: int, place: str, form: str) -> str:
     if place:
         binds = [word for path in _SHARED for word in ("--ro-bind", path, path)]
         system = ("--dev", "/dev", "--proc", "/proc", "--bind", "/tmp", "/tmp")  # noqa: S108
-        here = ("--chdir", str(ROOT), "--setenv", "PYTHONPATH", str(ROOT / ".importroot"))
+        here = ("--chdir", _HERE, "--setenv", "PYTHONPATH", str(ROOT / ".importroot"))
         command = ("bwrap", *_folders(Path(place)), *system, *binds, *here, *command)
-    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return subprocess.run(command, cwd=_HERE, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def _folders(place: Path) -> Iterator[str]:

@@ -61,6 +61,7 @@ class Job:
 
 def make_corpus(folder: Path, readers: Sequence[Reader]) -> list[Job]:
     """Return the modules that writers of these releases make, in a fixed order; those of the folder are kept."""
+    folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     host, device = _clang_jobs(folder, readers), _device_jobs(folder, readers)
     own = {reader.release for reader in readers}
@@ -76,7 +77,9 @@ def _make(job: Job) -> bool:
         partial = job.output.with_suffix(".partial")
         command = [word.replace("%o", str(partial)) for word in job.command]
         try:
-            subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS)
+            subprocess.run(
+                command, cwd=partial.parent, capture_output=True, check=False, timeout=_SECONDS
+            )
         except subprocess.TimeoutExpired:
             partial.unlink(missing_ok=True)
         # What cannot be made is remembered, as an empty file.

@@ -38,7 +38,9 @@ def main() -> int:
             "no pass": (loaded, 1, "no pass has lowered the operation 'answer.value'"),
             "own mlir-opt without pass": ([f"--mlir-opt={own}"], 1, "answer.mlir:7:15: error:"),
         }
-        wrong = [name for name, call in calls.items() if not answers(arguments.llvm, *call)]
+        wrong = [
+            name for name, call in calls.items() if not answers(arguments.llvm, Path(folder), *call)
+        ]
     print(f"{len(calls) - len(wrong)} of {len(calls)} calls as expected", *wrong, sep="\n")  # noqa: T201
     return 1 if wrong else 0
 
@@ -58,11 +60,12 @@ def build(major: int, cache: Path, folder: Path) -> tuple[Path, Path]:
     return plugin, own
 
 
-def answers(major: int, options: list[str], status: int, text: str) -> bool:
+def answers(major: int, folder: Path, options: list[str], status: int, text: str) -> bool:
     """Return whether the driver exits with a status and prints a text."""
     driver = Path(sys.executable).with_name("mlir-offload")
-    call = [str(driver), "run", f"--llvm={major}", "--offload-arch=host", *options, "answer.mlir"]
-    done = subprocess.run(call, cwd=FOLDER, capture_output=True, text=True, check=False)
+    source = str(FOLDER / "answer.mlir")
+    call = [str(driver), "run", f"--llvm={major}", "--offload-arch=host", *options, source]
+    done = subprocess.run(call, cwd=folder, capture_output=True, text=True, check=False)
     return done.returncode == status and text in done.stdout + done.stderr
 
 

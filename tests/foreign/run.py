@@ -38,7 +38,7 @@ def main() -> int:
     """Return the exit status."""
     options = _options()
     version = llvm_version(options.llvm)
-    tests = options.source or fetch_tests(version, default_cache())
+    tests = (options.source or fetch_tests(version, default_cache())).resolve()
     with tempfile.TemporaryDirectory() as folder:
         programs = [p for p in _find_all(tests, Path(folder)) if options.only in p.name]
         targets = [target for target in TARGETS if options.target in {"", target}]

@@ -76,9 +76,9 @@ def test_all_findings_of_all_files_are_said_and_give_the_status(run: Run, tmp_pa
     said = run("check", "--for-clang=16", "a.bc", "b.bc", status=4).stderr
     assert said.splitlines() == [
         "a.bc: error: 'f': a getelementptr has nuw or nusw without inbounds; LLVM 16 reads inbounds, which promises more [BC020]",
-        "  hint: hand over text in place of bitcode, or name the release that links with --for-clang=",
+        "  hint: hand over text in place of bitcode, or name the linking LLVM with --for-clang=",
         "b.bc: error: a constant (getelementptr, record 32) is undef to LLVM 16, which says nothing of it [BC012]",
-        "  hint: hand over text in place of bitcode, or name the release that links with --for-clang=",
+        "  hint: hand over text in place of bitcode, or name the linking LLVM with --for-clang=",
     ]
     assert run("check", "--llvm=22", "a.bc", "b.bc", status=0).stderr == ""
     assert run("check", "--llvm=16", "a.bc", "b.bc", status=4).stderr == said

@@ -155,7 +155,10 @@ def test_where_cpp_launches_a_kernel_of_such_a_file_the_cure_is_named(
     text = MAIN_WITH_SCALE.replace("int main() {", "int main() { shift<<<1, 1>>>(0, 1);")
     sources[1].write_text(f'extern "C" void __attribute__((global)) shift(char *, int);\n{text}')
     said = run(*compiler, f"-I{INPUTS}", *sources, "-o", tmp_path / "app", status=1)
-    assert "k.mlir was linked apart, because other objects have kernels of the same names" in said
+    assert (
+        "k.mlir was device-linked separately, because other objects have kernels of the same names"
+        in said
+    )
     assert "rename these" in said
     sources[0].write_text(OWN_SCALE.replace("@other", "@shift").replace("@scale", "@own"))
     run(*compiler, f"-I{INPUTS}", *sources, "-o", tmp_path / "app")

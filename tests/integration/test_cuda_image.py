@@ -16,8 +16,8 @@ from mlir_offload.offload.container.fatbin import read_fatbins
 from mlir_offload.offload.container.packager import serialize_binary
 from mlir_offload.offload.device.code import image_kernels
 from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
-from mlir_offload.offload.host.module import kernel_signatures
 from mlir_offload.offload.image import DeviceImage, ImageKind, image_kind_of
+from mlir_offload.offload.ir_syntax import kernel_signatures
 from mlir_offload.offload.link.coverage import KernelImage, check_coverage, held_kernels
 from mlir_offload.offload.link.dummy_image import (
     empty_image_command,

@@ -59,7 +59,7 @@ def test_the_object_runs_when_clang_of_an_old_release_links_it(
     run_checked(
         ProcessRunner(),
         runtime_compile_command(
-            clang, runtime, kinds=kinds, archs={Kind.CUDA: ("sm_90",)}, standin=True
+            clang, runtime, kinds=kinds, archs={Kind.CUDA: ("sm_90",)}, fallback=True
         ),
     )
     ptxas, nvlink, fatbinary = (CUDA / "bin" / name for name in ("ptxas", "nvlink", "fatbinary"))
@@ -87,12 +87,12 @@ def test_gpu_code_for_any_release_is_no_bitcode(shared_object: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        (["--for-clang=any"], 2, "--for-clang=any is for objects: a linked file serves one"),
-        (["--for-clang=any", "-c", "-emit-llvm"], 2, "LLVM IR serves one release"),
+        (["--for-clang=any"], 2, "--for-clang=any is for objects: a linked file is for one"),
+        (["--for-clang=any", "-c", "-emit-llvm"], 2, "LLVM IR is for one LLVM release"),
         (
             ["--for-clang=any", "-c", "--device-code=bitcode"],
             2,
-            "device bitcode serves one release of LLVM only",
+            "device bitcode is for one LLVM release only",
         ),
         (["--for-clang=new", "-c"], 2, "--for-clang=new: neither a release of LLVM nor a path"),
     ],

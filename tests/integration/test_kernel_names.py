@@ -293,7 +293,7 @@ def test_an_object_that_cannot_be_linked_apart_is_named_with_the_reason(
     stderr = compiler("add.mlir", "needy.mlir", *options, status=1)
     assert (
         "needy.mlir:4:14: error: kernel 'k' is defined here and in add.mlir, so the device code of this "
-        "file has to be linked apart, which failed" in stderr
+        "file must be device-linked separately, which failed" in stderr
     )
     assert "helper" in stderr
     assert "hint: rename one of the kernels, or define in this file all that" in stderr

@@ -70,7 +70,7 @@ def build(
     """Link what these objects are of with a runtime."""
     runtime = directory / "runtime.o"
     made = runtime_compile_command(
-        CLANG, runtime, kinds=KINDS, archs={}, standin=libomptarget is None
+        CLANG, runtime, kinds=KINDS, archs={}, fallback=libomptarget is None
     )
     command(*made.argv)
     libraries = runtime_link_arguments(KINDS, {Kind.OPENMP: libomptarget})
@@ -92,7 +92,7 @@ def main(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-@pytest.fixture(scope="module", params=["standin", "libomptarget"])
+@pytest.fixture(scope="module", params=["fallback", "libomptarget"])
 def built(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
@@ -106,7 +106,7 @@ def built(
 
 
 @pytest.fixture(scope="module")
-def standin(tmp_path_factory: pytest.TempPathFactory, main: Path) -> Built:
+def fallback(tmp_path_factory: pytest.TempPathFactory, main: Path) -> Built:
     """Return a program alone, whose threads have canaries instead of guard pages."""
     directory = tmp_path_factory.mktemp("canaries")
     return build(directory, compile_hosts(directory, ("program",), NO_GUARDS), main, None)
@@ -193,9 +193,9 @@ def test_the_stack_of_a_work_item_has_a_guard_page(built: Built) -> None:
 
 
 def test_a_used_up_stack_is_reported_if_linux_has_no_guard_pages_without_mappings(
-    standin: Built,
+    fallback: Built,
 ) -> None:
-    done = run(standin, "overflow")
+    done = run(fallback, "overflow")
     assert done.returncode == EXIT_STATUS
     assert "mlir-offload: error: a thread used more than 256 KiB of stack" in done.stderr
     assert "kernel: overflow" in done.stderr

@@ -35,7 +35,7 @@ def _run(*argv: object) -> Completed:
 def _link(directory: Path, gpu_runtime: Path, kind: Kind = Kind.CUDA) -> Path:
     runtime, host, program = (directory / name for name in ("runtime.o", "host.o", "program"))
     command = runtime_compile_command(
-        CLANG, runtime, kinds=(kind,), archs={Kind.CUDA: ("sm_80", "sm_90")}, standin=False
+        CLANG, runtime, kinds=(kind,), archs={Kind.CUDA: ("sm_80", "sm_90")}, fallback=False
     )
     run_checked(RUNNER, command)
     include = f"-I{runtime_include_directory()}"

@@ -53,7 +53,7 @@ def _package(directory: Path) -> Path:
 def _link(directory: Path, binary: Path, kinds: tuple[Kind, ...], *flags: str) -> Path:
     runtime, host, program = (directory / name for name in ("runtime.o", "host.o", "program"))
     command = runtime_compile_command(
-        CLANG, runtime, kinds=kinds, archs={}, standin=True, extra=flags
+        CLANG, runtime, kinds=kinds, archs={}, fallback=True, extra=flags
     )
     run_checked(RUNNER, command)
     embed = ("-Xclang", f"-fembed-offload-object={binary}")
@@ -149,7 +149,7 @@ def test_images_that_llvm_23_registers_are_found(binary: Path, tmp_path: Path) -
     kernels = ("saxpy", "turn", "types", "shape", "eight", "follow")
     images.write_bytes(_binary_of_llvm_23(spirv.read_bytes(), kernels))
     run_checked(
-        RUNNER, runtime_compile_command(CLANG, runtime, kinds=(Kind.SYCL,), archs={}, standin=True)
+        RUNNER, runtime_compile_command(CLANG, runtime, kinds=(Kind.SYCL,), archs={}, fallback=True)
     )
     source = INPUTS / "sycl_program.c"
     _run(CLANG, f"-DLLVM_MAJOR={MAJOR}", INCLUDE, "-c", source, "-o", host)

@@ -1,4 +1,4 @@
-"""Programs that use the runtime on the CPU, through the real libomptarget and through the stand-in."""
+"""Programs that use the runtime on the CPU, through the real libomptarget and through the fallback."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Consumer:
     """The LLVM release that compiles and links, and whether its libomptarget is used."""
 
     major: int
-    standin: bool
+    fallback: bool
 
     @property
     def bin(self) -> Path:
@@ -39,7 +39,7 @@ class Consumer:
 
     @property
     def libomptarget(self) -> Path | None:
-        if self.standin:
+        if self.fallback:
             return None
         found = sorted(Path(f"/usr/lib/llvm-{self.major}/lib").glob("libomptarget.so.*"))
         if not found:
@@ -47,14 +47,14 @@ class Consumer:
         return found[0]
 
 
-def _consumer(major: int, *, standin: bool) -> object:
-    name = f"{major}-{'standin' if standin else 'libomptarget'}"
-    return pytest.param(Consumer(major, standin), marks=pytest.mark.llvm(major), id=name)
+def _consumer(major: int, *, fallback: bool) -> object:
+    name = f"{major}-{'fallback' if fallback else 'libomptarget'}"
+    return pytest.param(Consumer(major, fallback), marks=pytest.mark.llvm(major), id=name)
 
 
-STANDIN = [_consumer(major, standin=True) for major in (16, 19, 22)]
-REAL = [_consumer(major, standin=False) for major in (19, 22)]
-every_consumer = pytest.mark.parametrize("consumer", [*REAL, *STANDIN], scope="module")
+FALLBACK = [_consumer(major, fallback=True) for major in (16, 19, 22)]
+REAL = [_consumer(major, fallback=False) for major in (19, 22)]
+every_consumer = pytest.mark.parametrize("consumer", [*REAL, *FALLBACK], scope="module")
 
 Build = Callable[..., Path]
 
@@ -106,7 +106,7 @@ def build(consumer: Consumer, objects: Path, tmp_path_factory: pytest.TempPathFa
     clang = consumer.bin / "clang"
     _run(
         *runtime_compile_command(
-            clang, runtime, kinds=KINDS, archs={}, standin=consumer.standin
+            clang, runtime, kinds=KINDS, archs={}, fallback=consumer.fallback
         ).argv
     )
 
@@ -200,7 +200,7 @@ def test_the_files_of_images_are_gone_when_the_program_has_ended(
     done = _start(build("cpu_program.c", "program"), "images")
     files = [Path(line) for line in done.stdout.splitlines() if "tmpfile_" in line]
     assert done.returncode == 0, done.stderr
-    assert bool(files) is not consumer.standin
+    assert bool(files) is not consumer.fallback
     assert not any(file.exists() for file in files)
 
 
@@ -251,7 +251,7 @@ def test_the_device_can_be_chosen_by_name(build: Build) -> None:
 
 
 # The real libomptarget crashes on this; there the linked program is checked before it is kept.
-@pytest.mark.parametrize("consumer", STANDIN, scope="module")
+@pytest.mark.parametrize("consumer", FALLBACK, scope="module")
 def test_a_kernel_that_the_image_lacks_is_named(build: Build) -> None:
     said = _error(build("cpu_program.c", "absent", "-DWITH_ABSENT_KERNEL"), "absent")
     assert "kernel absent is not in the device image for the CPU" in said

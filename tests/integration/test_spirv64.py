@@ -237,7 +237,7 @@ REFUSED = {
     "several releases": (
         "",
         ("--for-clang=any",),
-        "--for-clang=any is for objects: code for spirv64 serves one release",
+        "--for-clang=any is for objects: code for spirv64 is for one LLVM release",
     ),
     "an object of device code": (
         "",

@@ -174,7 +174,7 @@ def test_kernels_of_one_name_for_spirv_are_refused_since_clang_cannot_link_one_f
     line = [*mlir_offload, "--llvm=22", "-shared", *map(str, (first, second, "-o", output))]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "LLVM 22 cannot keep two kernels of one name apart for kind sycl" in done.stderr
+    assert "LLVM 22 cannot tell two kernels of the same name apart for kind sycl" in done.stderr
 
 
 LIBRARY = """target triple = "{triple}"

@@ -57,7 +57,9 @@ def program(directory: Path, name: str, *flags: object) -> Path:
     runtime, output = directory / f"{name}.o", directory / name
     kinds = (Kind.CUDA, Kind.HIP, Kind.OPENMP)
     extra = ("-fsanitize=thread", "-g1", *map(str, flags))
-    made = runtime_compile_command(CLANG, runtime, kinds=kinds, archs={}, standin=True, extra=extra)
+    made = runtime_compile_command(
+        CLANG, runtime, kinds=kinds, archs={}, fallback=True, extra=extra
+    )
     command(*made.argv)
     library = command(CLANG, "-print-file-name=libclang_rt.tsan-x86_64.so").strip()
     rpaths = [f"-Wl,-rpath,{place}" for place in (directory, Path(library).parent)]

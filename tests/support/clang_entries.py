@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlir_offload.offload.host.mangling import stub_symbol
-from mlir_offload.offload.host.module import global_name
+from mlir_offload.offload.ir_syntax import global_name
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import Kind
 

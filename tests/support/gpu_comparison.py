@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -194,7 +195,8 @@ class Tools(Struct, frozen=True):
 
 
 def run(*argv: object) -> str:
-    return run_checked(_RUNNER, Command(tuple(map(str, argv)))).stdout
+    command = Command(tuple(map(str, argv)), cwd=Path(tempfile.gettempdir()))
+    return run_checked(_RUNNER, command).stdout
 
 
 def nvdisasm() -> Path | None:

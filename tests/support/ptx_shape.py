@@ -7,7 +7,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Sequence
 
-from mlir_offload.offload.host.module import kernel_signatures
+from mlir_offload.offload.ir_syntax import kernel_signatures
 from mlir_offload.translate.kind.cuda import nvptx_device_ir
 
 _REGISTER = re.compile(r"%[a-z]+\d+")

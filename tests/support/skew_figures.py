@@ -17,9 +17,9 @@ _MEANINGS = {
     Outcome.SAME: "accepted, the same",
     Outcome.DIFFERS: "accepted, other instructions",
     Outcome.OTHER_ABI: "accepted, another version of AMD's code object, of which nothing is read",
-    Outcome.READER: "refused by the reader or the verifier",
-    Outcome.BACK_END: "refused by the back end",
-    Outcome.LATER: "refused by ptxas or the linker",
+    Outcome.READER: "rejected by the reader or the verifier",
+    Outcome.BACK_END: "rejected by the back end",
+    Outcome.LATER: "rejected by ptxas or the linker",
     Outcome.WRONG: "accepted, and wrong",
 }
 

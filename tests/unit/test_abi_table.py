@@ -4,8 +4,14 @@ import copy
 
 import pytest
 
-from mlir_offload.offload.abi import entry_layouts, fatbinary_without_image, kind_names, load_abi
-from mlir_offload.offload.abi_table import check_table, offload_table
+from mlir_offload.offload.abi import (
+    check_table,
+    entry_layouts,
+    fatbinary_without_image,
+    kind_names,
+    load_abi,
+    offload_table,
+)
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.target import Kind
 

@@ -291,7 +291,7 @@ def test_what_is_no_bitcode_is_refused(data: bytes, reason: str) -> None:
     [
         ({"calling_conventions": [(1, "a"), (1, "b")], "kernels": []}, "listed twice"),
         ({"calling_conventions": [(1, "a"), (2, "a")], "kernels": []}, "listed twice"),
-        ({"calling_conventions": [(1, "a")], "kernels": ["b"]}, r"\['b'\] are no calling"),
+        ({"calling_conventions": [(1, "a")], "kernels": ["b"]}, r"\['b'\] are not calling"),
     ],
 )
 def test_a_wrong_table_of_conventions_is_refused(table: dict[str, Any], reason: str) -> None:

@@ -21,7 +21,7 @@ from support.hostile import (
     truncations,
 )
 
-from mlir_offload.offload.abi_table import check_rows
+from mlir_offload.offload.abi import check_rows
 from mlir_offload.offload.container.bundle import (
     FAT_BINARY_ALIGN,
     Bundle,

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from mlir_offload.driver.compile.compile_commands import mlir_entry, render_entries
 from mlir_offload.driver.option.command_line import parse_arguments
-from mlir_offload.driver.record.compile_commands import mlir_entry, render_entries
 
 
 def test_an_entry_compiles_its_file_alone_with_the_options_of_the_call() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mlir_offload.translate.cpu.bound import with_bounded_regions
-from mlir_offload.translate.cpu.kernel import BARRIER, RegionKernel
+from mlir_offload.translate.cpu.kernel import BARRIER, BarrierSplitKernel
 from mlir_offload.translate.cpu.parameter import share_parameters
 from mlir_offload.translate.cpu.region import split_at_barriers
 from mlir_offload.translate.cpu.text import Function
@@ -51,7 +51,7 @@ def _loops(barriers: int) -> str:
     return "\n".join((*lines, f"h{barriers}:", "  ret void", "}", ""))
 
 
-def _split(text: str) -> RegionKernel:
+def _split(text: str) -> BarrierSplitKernel:
     lines = text.replace(BARRIER_CALL, "  call void @mo.barrier(ptr %c)").splitlines()
     made = split_at_barriers(Function("k", HEAD, tuple(lines[1:-1])))
     assert made is not None

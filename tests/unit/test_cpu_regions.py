@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.translate.cpu.kernel import RegionKernel
+from mlir_offload.translate.cpu.kernel import BarrierSplitKernel
 from mlir_offload.translate.cpu.region import split_at_barriers
 from mlir_offload.translate.cpu.text import Function, parse_device_module
 from mlir_offload.translate.cpu.uniform import find_uniform, is_pure
@@ -40,7 +40,7 @@ def function(body: str) -> Function:
     return parse_device_module(f"{head}\n{body}\n}}\n").functions[0]
 
 
-def split(body: str) -> RegionKernel:
+def split(body: str) -> BarrierSplitKernel:
     kernel = split_at_barriers(function(body))
     assert kernel is not None
     return kernel

@@ -152,7 +152,7 @@ def mixed() -> Combination:
         (3, Verdict.INCOMPLETE),
         (4, Verdict.REFUSED),
         (5, Verdict.FAILS),
-        (6, Verdict.LOSES),
+        (6, Verdict.DROPS),
         (-11, Verdict.FAILS),
     ],
 )
@@ -207,7 +207,7 @@ def test_without_a_release_that_lowers_the_status_is_that_of_something_missing()
     [
         ({Kind.OPENMP: Verdict.WORKS, Kind.CUDA: Verdict.LINKS}, Kind.OPENMP, 0),
         ({Kind.OPENMP: Verdict.WORKS, Kind.HIP: Verdict.INCOMPLETE}, Kind.OPENMP, 0),
-        ({Kind.OPENMP: Verdict.WORKS, Kind.HIP: Verdict.LOSES}, Kind.OPENMP, 7),
+        ({Kind.OPENMP: Verdict.WORKS, Kind.HIP: Verdict.DROPS}, Kind.OPENMP, 7),
         ({Kind.OPENMP: Verdict.WORKS, Kind.CUDA: Verdict.INCOMPLETE}, Kind.CUDA, 7),
         ({Kind.OPENMP: Verdict.WORKS}, Kind.CUDA, 3),
         ({Kind.OPENMP: Verdict.WORKS}, None, 0),

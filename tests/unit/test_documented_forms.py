@@ -1,4 +1,4 @@
-"""Forms of the dialect's documentation that stock passes do not take as they are written there."""
+"""Forms of the dialect's documentation that upstream passes do not take as they are written there."""
 
 from __future__ import annotations
 

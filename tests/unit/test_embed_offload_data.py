@@ -12,7 +12,7 @@ from mlir_offload.offload.host.embed import (
     render_stub,
     resolve_launches,
 )
-from mlir_offload.offload.host.module import (
+from mlir_offload.offload.ir_syntax import (
     escape_blob,
     extend_used_list,
     global_name,

@@ -12,8 +12,7 @@ from support.clang_entries import (
     render_kernel_handle,
 )
 
-from mlir_offload.offload.abi import any_exceptions, load_abi, load_abis
-from mlir_offload.offload.abi_table import offload_table
+from mlir_offload.offload.abi import any_exceptions, load_abi, load_abis, offload_table
 from mlir_offload.offload.host.entry import (
     EntryType,
     OffloadEntry,
@@ -21,8 +20,8 @@ from mlir_offload.offload.host.entry import (
     entry_section,
     register_entries,
 )
-from mlir_offload.offload.host.module import target_triple
 from mlir_offload.offload.image import ImageForm
+from mlir_offload.offload.ir_syntax import target_triple
 from mlir_offload.offload.kind_format import check_form, check_kinds
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError, UsageError
 from mlir_offload.toolchain.target import Kind

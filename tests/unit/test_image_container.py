@@ -12,7 +12,7 @@ from mlir_offload.driver.step.image_container import (
     write_image,
 )
 from mlir_offload.offload.container.binary import read_binary
-from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
+from mlir_offload.offload.ir_syntax import kernel_signatures, render_kernel_heads
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import parse_offload_arch

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.driver.option.command_line import parse_arguments
-from mlir_offload.driver.system.jobserver import Jobserver, JobSlots, find_jobserver
-from mlir_offload.driver.system.parallel import parallel_map
+from mlir_offload.driver.system.parallel import Jobserver, JobSlots, find_jobserver, parallel_map
 from mlir_offload.driver.tools.choose import choose_slots
 
 # Long enough that only a deadlock can reach it.

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("toolchain", "offload", "translate", "driver")
+OTHERS_AT_THE_TOP = {"docs", "tests", "pyproject.toml", "README.md", "Makefile", "LICENSE"}
+# What is built and installed, which .gitignore names.
+BUILT = ("build", "dist", "*.egg-info", "__pycache__")
 MODULES = [path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
 
 
@@ -87,3 +91,9 @@ def test_mlir_is_read_by_one_package() -> None:
         if "mlir_offload.toolchain.syntax" in _imports(path)
     }
     assert with_brackets == {Path("translate/mlir/syntax.py"), Path("offload/ir_syntax.py")}
+
+
+def test_the_top_of_the_tree_holds_nothing_else() -> None:
+    found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
+    others = {name for name in found if not any(fnmatchcase(name, one) for one in BUILT)}
+    assert others == {*LAYERS, *OTHERS_AT_THE_TOP}

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (ROOT / "offload" / "link", ROOT / "driver" / "link")
 # These package images, or change options of a tool; no link calls them.
-OTHERS = frozenset({"image_loss.py", "fatbinary_adapter.py"})
+OTHERS = frozenset({"dropped_image.py", "fatbinary_adapter.py"})
 # A piece of each hint, and the test that does what it says.
 EXECUTED = {
     "compile it again with LLVM ": "test_an_object_is_compiled_again_or_linked_with_its_own_release",

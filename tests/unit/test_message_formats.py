@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 from support.sarif import SARIF_SUBSET
 
-from mlir_offload.driver.message.form import (
-    Message,
+from mlir_offload.driver.message.diagnostic import (
+    Diagnostic,
     error_class,
     failure_messages,
     tool_messages,
@@ -23,14 +23,14 @@ from mlir_offload.driver.message.options import Color
 from mlir_offload.driver.message.report import wants_color
 from mlir_offload.driver.message.sarif import render_sarif
 from mlir_offload.toolchain import errors
-from mlir_offload.toolchain.errors import Place, parse_place
+from mlir_offload.toolchain.errors import SourceLocation, parse_source_location
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.translate.tool_message import Severity
 
-FULL = Message(
+FULL = Diagnostic(
     Severity.ERROR,
     "no such kernel, 100%",
-    Place("a b/k.mlir", 3, 5, 9),
+    SourceLocation("a b/k.mlir", 3, 5, 9),
     "lower",
     "mlir-opt",
     "mlir-opt k.mlir",
@@ -41,8 +41,10 @@ FULL = Message(
     1,
     fix="kern",
 )
-BARE = Message(Severity.NOTE, "compiling for the CPU")
-WARNING = Message(Severity.WARNING, "unused 'x' [-Wunused]", Place("/src/m.c", 1), tool="clang")
+BARE = Diagnostic(Severity.NOTE, "compiling for the CPU")
+WARNING = Diagnostic(
+    Severity.WARNING, "unused 'x' [-Wunused]", SourceLocation("/src/m.c", 1), tool="clang"
+)
 ALL = (FULL, BARE, WARNING)
 
 
@@ -77,7 +79,7 @@ def test_json_says_all_that_is_known_and_nothing_else() -> None:
 
 def test_a_name_that_is_no_utf8_leaves_a_line_of_json() -> None:
     name = b"caf\xe9.mlir".decode("utf-8", "surrogateescape")
-    line = render_json(Message(Severity.ERROR, name, Place(name, 1)))
+    line = render_json(Diagnostic(Severity.ERROR, name, SourceLocation(name, 1)))
     assert line.isascii()
     assert json.loads(line)["line"] == 1
 
@@ -125,22 +127,22 @@ def test_github_gets_one_line_with_its_own_escapes() -> None:
         "::no such kernel, 100%25%0Aline%0A  ^%0Ahint: define it"
     )
     assert render_github(BARE) == "::notice::compiling for the CPU"
-    odd = Message(Severity.WARNING, "x", Place("a,b:c.mlir"))
+    odd = Diagnostic(Severity.WARNING, "x", SourceLocation("a,b:c.mlir"))
     assert render_github(odd) == "::warning file=a%2Cb%3Ac.mlir::x"
 
 
 @pytest.mark.parametrize(
     ("location", "place"),
     [
-        ("k.mlir:3:5", Place("k.mlir", 3, 5)),
-        ("k.mlir:3", Place("k.mlir", 3)),
-        ("k.mlir", Place("k.mlir")),
-        ("a:b.mlir:3:5", Place("a:b.mlir", 3, 5)),
+        ("k.mlir:3:5", SourceLocation("k.mlir", 3, 5)),
+        ("k.mlir:3", SourceLocation("k.mlir", 3)),
+        ("k.mlir", SourceLocation("k.mlir")),
+        ("a:b.mlir:3:5", SourceLocation("a:b.mlir", 3, 5)),
         ("", None),
     ],
 )
-def test_a_place_is_read_as_compilers_print_it(location: str, place: Place | None) -> None:
-    assert parse_place(location) == place
+def test_a_place_is_read_as_compilers_print_it(location: str, place: SourceLocation | None) -> None:
+    assert parse_source_location(location) == place
     assert place is None or str(place) == location
 
 
@@ -170,7 +172,7 @@ def test_a_place_in_an_intermediate_file_becomes_the_file_of_the_user() -> None:
         "/work-of-a-call/0/host.ll:9:1: error: bad\n", "clang-22", "-c", "/work-of-a-call/0/host.ll"
     )
     (message,) = tool_messages(run)
-    assert (message.place, message.stage) == (Place("k.mlir"), "compile")
+    assert (message.place, message.stage) == (SourceLocation("k.mlir"), "compile")
     # The directory for temporary files is gone when somebody runs the line again.
     assert message.command == "clang-22 -c /work-of-a-call/0/host.ll"
 
@@ -185,7 +187,11 @@ def test_the_words_of_a_tool_do_not_come_twice() -> None:
         "mlir-opt",
         1,
     )
-    assert (second.text, second.place, second.status) == ("other", Place("k.mlir", 4, 1), None)
+    assert (second.text, second.place, second.status) == (
+        "other",
+        SourceLocation("k.mlir", 4, 1),
+        None,
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mlir_offload.driver.option.action import is_ambiguous
 from mlir_offload.driver.option.command_line import read_arguments
-from mlir_offload.driver.option.nvcc import is_ambiguous
 from mlir_offload.driver.option.nvcc_option import (
     NvccOption,
     nvcc_options,

@@ -12,7 +12,7 @@ import pytest
 from mlir_offload.driver.project.engine import LocalEngine
 from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.step.action import Action
-from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.toolchain.errors import ToolFailedError
 from mlir_offload.toolchain.process import ProcessRunner
 

@@ -145,7 +145,7 @@ def test_a_bundle_is_made_without_the_tools_that_link_it(
 def test_a_call_is_packed_with_what_led_to_its_failure(
     tools: RecordedTools, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tools.fails = lambda command: "host.annotated.ll" in " ".join(command.argv)
+    tools.fails = lambda command: "host.embedded.ll" in " ".join(command.argv)
     words = ("-c", "-o", "scale.o", "--offload-arch=sm_90", "--reproduce=call.tar")
     assert call(tools, *words) != 0
     assert "clang" in capsys.readouterr().err

@@ -104,3 +104,90 @@ def test_a_launcher_is_not_used_for_objects_that_are_linked_at_once(
     words = ("scale.mlir", "--offload-arch=sm_90", "--launcher=launch", "-fno-gpu-rdc", "-###")
     assert compiled(tools, *words, "-o", "scale.o") == 0
     assert "compiled without launch: with -fno-gpu-rdc" in capsys.readouterr().err
+
+
+def test_a_step_that_fails_under_the_launcher_only_is_the_launchers_fault(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools.fails = lambda command: command.program == "launch"
+    words = ("scale.mlir", "--offload-arch=sm_90", "--launcher=launch", "-o", "scale.o")
+    assert compiled(tools, *words) != 0
+    said = capsys.readouterr().err
+    assert "a step fails under the launcher 'launch' only: " in said
+    assert "hint: look at the launcher's own setting" in said
+    assert not Path("scale.o").exists()
+
+
+def test_a_plugin_that_is_not_there_is_named(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("scale.mlir", "--offload-arch=sm_90", "--load-dialect-plugin=none.so")
+    assert compiled(tools, *words) != 0
+    assert "cannot read the plugin none.so: no such file" in capsys.readouterr().err
+    assert not any(one.program == "mlir-opt" and "-o" in one.argv for one in tools.commands)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("func.func @f(%t: tensor<4xf32>) {\n  return\n}\n", "works on tensors: lowering it with --pipeline="),
+        ("func.func @f() {\n  scf.parallel (%i) = (%a) to (%b) step (%c) {\n  }\n}\n", "has no GPU code: scf.parallel runs on the host"),
+    ],
+    ids=["tensors", "loops"],
+)  # fmt: skip
+def test_the_pipeline_of_a_source_without_gpu_code_is_noted(
+    text: str, said: str, tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("loops.mlir").write_text(text)
+    assert compiled(tools, "loops.mlir", "--offload-arch=sm_90", "-o", "loops.o", "-###") == 0
+    assert f"note: loops.mlir {said}" in capsys.readouterr().err
+
+
+def test_the_runtime_inside_of_llvm_ir_requires_the_clang_that_reads_it(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (
+        "scale.mlir",
+        "--offload-arch=sm_90",
+        "--embed-runtime",
+        "-S",
+        "-emit-llvm",
+        "--for-clang=21",
+    )
+    assert compiled(tools, *words) == 4
+    assert "--embed-runtime: LLVM IR for LLVM 21 requires its clang" in capsys.readouterr().err
+
+
+def test_files_that_clang_writes_besides_the_object_lie_next_to_the_output(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("out").mkdir()
+    words = ("call.c", "--offload-arch=host", "-gsplit-dwarf", "-o", "out/made.o", "-###")
+    assert compiled(tools, *words) == 0
+    assert "-dumpdir out/made-" in capsys.readouterr().err
+    tools.install(16)
+    assert compiled(tools, *words, f"--llvm={tools.root}/llvm-16", "--for-clang=16", major=16) == 4
+    assert "clang 16 cannot write the files of -gsplit-dwarf" in capsys.readouterr().err
+
+
+def test_ptx_of_several_modules_is_linked_to_one_for_each_architecture(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (RECORDED / "normal.mlir").read_text()
+    start = text.index('"gpu.module"() <{')
+    start = text.rindex("\n", 0, start) + 1
+    end = text.index("\n  }) ", text.index('"gpu.module"() <{'))
+    end = text.index("\n", end + 1) + 1
+    module = text[start:end]
+    second = module.replace('sym_name = "', 'sym_name = "second_')
+    tools.outputs["normal.mlir"] = (text[:end] + second + text[end:]).encode()
+    for kind in (".low.mlir", ".ll"):
+        tools.outputs[f"device1{kind}"] = (RECORDED / f"device0{kind}").read_bytes()
+    words = ("scale.mlir", "--offload-arch=sm_80,sm_90", "--cuda-include-ptx=all", "-fno-gpu-rdc")
+    assert compiled(tools, *words, "-o", "scale.o", "-###") == 0
+    lines = capsys.readouterr().err.splitlines()
+    linked = [line for line in lines if "/llvm-link" in line]
+    assert [arch for arch in ("sm_80", "sm_90") for line in linked if f"all.{arch}.ll" in line] == [
+        "sm_80",
+        "sm_90",
+    ]

@@ -15,6 +15,7 @@ from mlir_offload.offload.container.packager import serialize_binary
 from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
+from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
 from mlir_offload.translate.kind.cuda import nvptx_device_ir
 
@@ -184,3 +185,55 @@ def test_bitcode_that_the_linking_release_cannot_read_is_rejected(
     objects = make_object("a.o", ["scale"], major=19), "new.bc"
     assert link(tools, *objects, "-o", "program", major=19) == CompatibilityError.exit_status
     assert "new.bc: error: " in capsys.readouterr().err
+
+
+def test_the_image_at_which_the_reader_of_a_link_stopped_is_named(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = [make_object(f"{name}.o", [f"{name}_kernel"]) for name in ("one", "two", "three")]
+    tools.said = (
+        "error: Unknown attribute kind (102) (Producer: 'LLVM23.0.0' Reader: 'LLVM 22.1.0')\n"
+    )
+
+    def fails(command: Command) -> bool:
+        if "-disable-llvm-passes" not in command.argv:
+            return "--offload-link" in command.argv
+        return b"two_kernel" in Path(command.argv[-3]).read_bytes()
+
+    tools.fails = fails
+    assert link(tools, *objects, "-o", "program") != 0
+    said = capsys.readouterr().err
+    assert "two.o: error: image cuda nvptx64-nvidia-cuda sm_90: " in said
+    assert "one.o: error" not in said
+    assert not Path("program").exists()
+
+
+def test_code_that_cannot_be_linked_object_by_object_is_rejected(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("-c", "scale.mlir", "-fno-gpu-rdc", "--offload-arch=spirv64", "-###")
+    assert link(tools, *words) == 4
+    said = capsys.readouterr().err
+    assert "-fno-gpu-rdc: LLVM 22 cannot link code for spirv64 object by object" in said
+    assert "leave spirv64 out of --offload-arch" in said
+
+
+def test_an_older_release_links_no_library_to_one_object(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools.install(16)
+    library = make_library("libkernels.a", make_object("one.o", ["one"], major=16))
+    assert link(tools, "-r", library, "-o", "all.o", major=16) == 4
+    said = capsys.readouterr().err
+    assert "-r: LLVM 16 links objects (.o) to one, not libkernels.a" in said
+
+
+def test_a_function_of_mlirs_library_that_is_missing_names_the_package(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools.fails = lambda command: "--offload-link" in command.argv
+    tools.said = "ld.lld: error: undefined symbol: printMemrefF32\n"
+    assert link(tools, make_object("one.o", ["one"]), "-o", "program") != 0
+    said = capsys.readouterr().err
+    assert "printMemrefF32 is in libmlir_runner_utils.so of LLVM 22, which was not found" in said
+    assert "apt install" in said

@@ -11,8 +11,8 @@ from mlir_offload.driver.message.report import render_times, report, show, show_
 from mlir_offload.toolchain.errors import (
     MlirOffloadError,
     Note,
-    Place,
     SourceError,
+    SourceLocation,
     ToolFailedError,
     joined,
 )
@@ -64,7 +64,7 @@ def test_all_errors_are_shown_and_those_of_one_place_once(
 def test_a_long_line_is_shown_around_its_column(tmp_path: Path) -> None:
     path = tmp_path / "k.mlir"
     path.write_text(f"{'x' * 500} @here {'y' * 500}\n")
-    line, mark = excerpt(with_range(Place(str(path), 1, 502)))
+    line, mark = excerpt(with_range(SourceLocation(str(path), 1, 502)))
     assert len(line) < 200
     assert line[mark.index("^") :].startswith("@here ")
     assert mark.endswith("^~~~~")

@@ -37,7 +37,7 @@ OF_CPU = ("host_entry.c", "host_tensor_map.c", "openmp.c", "pool.c", "watch.c")
 
 
 @pytest.mark.parametrize(
-    ("kinds", "standin", "names"),
+    ("kinds", "fallback", "names"),
     [
         (
             (Kind.CUDA,),
@@ -69,13 +69,17 @@ OF_CPU = ("host_entry.c", "host_tensor_map.c", "openmp.c", "pool.c", "watch.c")
         (
             (Kind.OPENMP,),
             False,
-            ["tensor_map.c", *OF_CPU, "standin.c", "registration.c"],
+            ["tensor_map.c", *OF_CPU, "omptarget_fallback.c", "registration.c"],
         ),
-        ((Kind.OPENMP,), True, ["tensor_map.c", *OF_CPU, "standin.c"]),
+        ((Kind.OPENMP,), True, ["tensor_map.c", *OF_CPU, "omptarget_fallback.c"]),
     ],
 )
-def test_each_kind_adds_its_files(kinds: Collection[Kind], standin: bool, names: list[str]) -> None:  # noqa: FBT001
-    sources = runtime_sources(kinds, standin=standin)
+def test_each_kind_adds_its_files(
+    kinds: Collection[Kind],
+    fallback: bool,  # noqa: FBT001
+    names: list[str],
+) -> None:
+    sources = runtime_sources(kinds, fallback=fallback)
     assert [path.name for path in sources] == [
         "runtime.c",
         "catch.c",
@@ -91,8 +95,8 @@ def test_each_kind_adds_its_files(kinds: Collection[Kind], standin: bool, names:
 
 
 def test_the_first_file_includes_the_others() -> None:
-    every = {*runtime_sources(ALL, standin=True), *runtime_sources(ALL, standin=False)}
-    text = runtime_sources(ALL, standin=True)[0].read_text(encoding="utf-8")
+    every = {*runtime_sources(ALL, fallback=True), *runtime_sources(ALL, fallback=False)}
+    text = runtime_sources(ALL, fallback=True)[0].read_text(encoding="utf-8")
     included = set(re.findall(r'#include "(.*\.c)"', text))
     assert {"runtime.c", *included} == {*(path.name for path in every), "memref_copy.c"}
 
@@ -108,7 +112,7 @@ def test_every_definition_of_an_embedded_runtime_is_weak(tmp_path: Path) -> None
 
 
 def test_only_headers_of_the_c_library_are_needed() -> None:
-    sources = {*runtime_sources(ALL, standin=True), *runtime_sources(ALL, standin=False)}
+    sources = {*runtime_sources(ALL, fallback=True), *runtime_sources(ALL, fallback=False)}
     texts = [
         path.read_text(encoding="utf-8")
         for path in (*sources, *runtime_include_directory().glob("*.h"))
@@ -123,11 +127,11 @@ def test_the_compile_command_defines_what_is_linked() -> None:
         Path("rt.o"),
         kinds=ALL,
         archs={Kind.CUDA: ("sm_80", "sm_90a"), Kind.HIP: ("gfx90a", "gfx1030")},
-        standin=True,
+        fallback=True,
         libraries={Kind.HIP: Path("/rocm/lib/libamdhip64.so.6")},
     )
     assert command.argv[0] == "clang"
-    assert command.argv[-4:] == ("-c", str(runtime_sources(ALL, standin=True)[0]), "-o", "rt.o")
+    assert command.argv[-4:] == ("-c", str(runtime_sources(ALL, fallback=True)[0]), "-o", "rt.o")
     assert [word for word in command.argv if word.startswith("-D")] == [
         "-DMLIR_OFFLOAD_HAVE_CUDA",
         "-DMLIR_OFFLOAD_HAVE_HIP",
@@ -136,13 +140,13 @@ def test_the_compile_command_defines_what_is_linked() -> None:
         "-DMLIR_OFFLOAD_ARCHS=sm_80,sm_90a",
         "-DMLIR_OFFLOAD_HIP_ARCHS=gfx90a,gfx1030",
         "-DMLIR_OFFLOAD_HIP_LIBRARY=libamdhip64.so.6",
-        "-DMLIR_OFFLOAD_STANDIN",
+        "-DMLIR_OFFLOAD_OMPTARGET_FALLBACK",
     ]
 
 
 def test_a_program_for_the_cpu_knows_nothing_of_cuda() -> None:
     command = runtime_compile_command(
-        Path("clang"), Path("rt.o"), kinds=(Kind.OPENMP,), archs={}, standin=False
+        Path("clang"), Path("rt.o"), kinds=(Kind.OPENMP,), archs={}, fallback=False
     )
     assert [word for word in command.argv if word.startswith("-D")] == [
         "-DMLIR_OFFLOAD_HAVE_OPENMP"
@@ -151,7 +155,7 @@ def test_a_program_for_the_cpu_knows_nothing_of_cuda() -> None:
 
 def test_a_runtime_for_no_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one offload kind"):
-        runtime_compile_command(Path("clang"), Path("rt.o"), kinds=(), archs={}, standin=False)
+        runtime_compile_command(Path("clang"), Path("rt.o"), kinds=(), archs={}, fallback=False)
 
 
 @pytest.mark.parametrize(

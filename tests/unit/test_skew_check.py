@@ -93,7 +93,7 @@ def test_a_finding_names_file_image_kernel_and_construct(tmp_path: Path) -> None
         Severity.ERROR,
         "LLVM 19 does not look at its launch bounds nvvm.maxntid; they would be lost",
         str(path),
-        "write !nvvm.annotations as well, or name the release that links with --for-clang=",
+        "write !nvvm.annotations as well, or name the linking LLVM with --for-clang=",
         "cuda nvptx64-nvidia-cuda sm_90",
         "f",
     )

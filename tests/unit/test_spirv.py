@@ -209,7 +209,7 @@ def test_bounds_of_work_groups_are_read() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "module at offset 0: 0 bytes are no whole number of words"),
+        (b"", "module at offset 0: 0 bytes are not a whole number of words"),
         (module()[:18], "module at offset 0: 18 bytes"),
         (module() + b"\0", "module at offset 0: 21 bytes"),
         (b"\x7fELF" + module()[4:], "magic number at offset 0"),

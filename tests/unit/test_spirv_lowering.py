@@ -184,7 +184,7 @@ def test_code_without_the_kernels_is_refused(expected: dict[str, tuple[str, ...]
 
 
 def test_no_release_before_22_links_it() -> None:
-    from mlir_offload.offload.link.image_loss import check_device_link
+    from mlir_offload.offload.link.dropped_image import check_device_link
 
     target = parse_offload_arch("spirv64")
     check_device_link(target, 22)

@@ -52,7 +52,7 @@ NEVER = {
         "asyncio",
     ),
     *("concurrent.futures", "importlib.metadata", "importlib.resources"),
-    *("mlir_offload.driver.message.form", "mlir_offload.driver.option.pipeline_file"),
+    *("mlir_offload.driver.message.diagnostic", "mlir_offload.driver.option.pipeline_file"),
     *("mlir_offload.driver.compile.guard", "mlir_offload.toolchain.amdgpu"),
 }
 # What reads and judges files that the call does not make.
@@ -64,7 +64,7 @@ READERS = frozenset(
         "offload.container.contents",
         "offload.skew.check",
         "offload.interface.function",
-        "driver.link.refused",
+        "driver.link.rejected_image",
     )
 )
 # OpenSSL's library, which takes longer to load than a small program to read, hashes device code of libraries.
@@ -84,7 +84,7 @@ OTHER_KINDS = frozenset(
 LATER = {
     "json",
     "mlir_offload.driver.build.source",
-    "mlir_offload.driver.step.program",
+    "mlir_offload.driver.step.split_file",
 }
 
 

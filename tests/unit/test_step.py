@@ -13,7 +13,7 @@ from msgspec.structs import fields, replace
 
 from mlir_offload.driver import cli
 from mlir_offload.driver.step.compiler_step import COMPILER_STEPS, CompilerStep, ImageStep
-from mlir_offload.driver.step.embed import DeviceGlobal
+from mlir_offload.driver.step.image_file import DeviceGlobal
 from mlir_offload.driver.step.object_file import Replacement
 from mlir_offload.driver.step.parse import (
     STEPS,

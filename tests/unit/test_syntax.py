@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from mlir_offload.offload.abi import load_abis
 from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
-from mlir_offload.offload.host.module import kernel_signatures
 from mlir_offload.offload.ir_syntax import (
     LLVM_IR,
     concealed,
     escape_bytes,
+    kernel_signatures,
     name_of,
     reference,
     revealed,

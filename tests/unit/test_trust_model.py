@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mlir_offload.driver.bundle.link import link_bundles
 from mlir_offload.driver.message.journal import Journal
 from mlir_offload.driver.project.state import open_state
-from mlir_offload.driver.record.reproduce import reproducer
+from mlir_offload.driver.reproduce import reproducer
 from mlir_offload.offload.container import mob_archive
 from mlir_offload.offload.container.mob_archive import MobMember, read_archive, serialize_archive
 from mlir_offload.toolchain.byte_view import memory_view

@@ -97,7 +97,7 @@ def test_what_nvcc_registers_by_its_own_calls_is_left_alone() -> None:
 @pytest.mark.parametrize("where", [OBJECT, "offload binary", "LLVM bitcode"])
 def test_an_image_that_a_link_would_lose_is_told(form: str, where: str) -> None:
     lost = image("a", container=BINARY, form=form)
-    assert kinds(where, [lost], [entry("a")])[0] is ProblemKind.LOST_IMAGE
+    assert kinds(where, [lost], [entry("a")])[0] is ProblemKind.DROPPED_IMAGE
 
 
 def test_an_image_that_was_linked_is_where_it_belongs() -> None:

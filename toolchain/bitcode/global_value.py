@@ -110,7 +110,7 @@ def parse_conventions(table: Mapping[str, Any]) -> Conventions:
         msg = "bitcode: a calling convention is listed twice"
         raise ValueError(msg)
     if strangers := kernels - set(names.values()):
-        msg = f"bitcode: {sorted(strangers)} are no calling conventions"
+        msg = f"bitcode: {sorted(strangers)} are not calling conventions"
         raise ValueError(msg)
     return Conventions(names, kernels)
 

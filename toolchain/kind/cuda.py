@@ -13,7 +13,6 @@ class _Cuda(DeviceKind):
     arch_form = SM
     arch_hint = "sm_NN (NVIDIA)"
     example = "sm_90"
-    cpp_suffix = ".cu"
     uses_cuda = True
 
     def runs(self, code_arch: str, arch: str, /) -> bool:

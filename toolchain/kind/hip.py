@@ -16,13 +16,11 @@ class _Hip(DeviceKind):
     arch_form = TARGET_ID
     arch_hint = "gfxNNN (AMD)"
     example = "gfx90a"
-    cpp_suffix = ".hip"
     uses_rocm = True
 
     def check_archs(self, archs: Sequence[str], /) -> None:
         """Raise UsageError where a GPU may fit two target IDs."""
-        if archs:
-            amdgpu.check_target_ids(archs)
+        amdgpu.check_target_ids(archs)
 
     def normalize(self, arch: str, /) -> str:
         """Return the target ID with its features in their order."""

@@ -30,7 +30,7 @@ from mlir_offload.translate.cpu.library import libm_attributes
 from mlir_offload.translate.cpu.region import has_barrier, split_at_barriers
 from mlir_offload.translate.cpu.replacement import define
 from mlir_offload.translate.cpu.rewrite import RewrittenModule
-from mlir_offload.translate.cpu.run import run_definition
+from mlir_offload.translate.cpu.run import block_function_definition
 from mlir_offload.translate.cpu.shared import without_address_spaces
 from mlir_offload.translate.cpu.text import DeviceModule, Function, symbol, without_location
 
@@ -191,7 +191,7 @@ def _build_kernel(
             is_serial = region.has_shared_arrays or _calls_with_arrays(item, functions)
             marks = debug if is_serial else nodes.vector(debug)
             name = rest_name(kernel.name) if collapsed else run_name(kernel.name)
-            text = run_definition(name, region, marks)
+            text = block_function_definition(name, region, marks)
             done = CpuKernel(kernel.name, KernelMode.STRIPS) if collapsed else kernel
             return _Built(done, (region.function,), (text,), region.state_bytes)
     if collapsed:

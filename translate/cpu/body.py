@@ -6,8 +6,8 @@ from mlir_offload.translate.cpu.kernel import (
     BARRIER,
     END,
     FAILURE,
+    BarrierSplitKernel,
     Entrance,
-    RegionKernel,
     Slot,
     argument_name,
 )
@@ -32,7 +32,7 @@ class RegionBody:
         self,
         blocks: list[Block],
         slots: dict[str, Slot],
-        kernel: RegionKernel,
+        kernel: BarrierSplitKernel,
         traffic: RegionTraffic,
     ) -> None:
         self._blocks = blocks

@@ -46,7 +46,7 @@ class DebugNodes:
         return replace(debug, access_group=self._group, loop=self._loop)
 
     def debug_of(self, item: Function) -> Metadata:
-        """Give the code around a kernel the kernel's place in the source.
+        """Give the entry point of a kernel the kernel's place in the source.
 
         Without one of its own the inlined body would lose its lines.
         """

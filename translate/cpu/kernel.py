@@ -48,7 +48,7 @@ class Entrance(Struct, frozen=True):
         return tuple(sorted({n for leaf in leaves_of(self.variant) for n in leaf.region.exits}))
 
 
-class RegionKernel(Struct, frozen=True):
+class BarrierSplitKernel(Struct, frozen=True):
     """The split function and what the code around it has to know.
 
     The function takes the context, the number of the entrance, the kernel's arguments, the uniform

@@ -1,4 +1,4 @@
-"""The code around a kernel: its launch function, its arguments, the context of a thread."""
+"""The entry point of a kernel: its launch function, its arguments, the context of a thread."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Device code for the CPU: NVVM IR text in, an ELF object that exports the kernels out.
 
 The steps, each text to text or files to files:
-1. `cpu_device_ir`: thread context in place of NVVM intrinsics, code around each kernel.
+1. `cpu_device_ir`: thread context in place of NVVM intrinsics, an entry point for each kernel.
 2. Only where `CpuDeviceSource.needs_prepare`: `cpu_collapse_command`, with an installed libLLVM, or
    `cpu_prepare_command`; then `finish_cpu_ir`, which splits the kernels with barriers that are left
    into regions between barriers.

@@ -20,8 +20,8 @@ from mlir_offload.translate.cpu.bound import with_bounded_regions
 from mlir_offload.translate.cpu.kernel import (
     BARRIER,
     FAILURE,
+    BarrierSplitKernel,
     Entrance,
-    RegionKernel,
     Slot,
     argument_name,
     uniform_exits,
@@ -56,7 +56,7 @@ def has_barrier(function: Function) -> bool:
     return any(BARRIER.search(line) for line in function.body)
 
 
-def split_at_barriers(function: Function) -> RegionKernel | None:
+def split_at_barriers(function: Function) -> BarrierSplitKernel | None:
     """Split the kernel; None where only fibers can run it.
 
     That is where some threads of a block end before a barrier at which the others wait, and
@@ -97,7 +97,7 @@ def split_at_barriers(function: Function) -> RegionKernel | None:
         [[slot for slot in entrance.live if slot.is_uniform] for entrance in entrances],
     )
     conditions = _conditions(entrances, blocks)
-    kernel = RegionKernel(
+    kernel = BarrierSplitKernel(
         function,
         function.parameters[1:],
         entrances,

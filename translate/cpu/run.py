@@ -5,8 +5,8 @@ from __future__ import annotations
 from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.kernel import (
     END,
+    BarrierSplitKernel,
     Entrance,
-    RegionKernel,
     Slot,
     uniform_exits,
 )
@@ -36,7 +36,7 @@ _LOCATION = ir_pattern("!dbg `node:node`")
 _WHOLE_ROW = Ranges((("0", "%block_dim.x"),))
 
 
-def run_definition(name: str, region: RegionKernel, metadata: Metadata) -> str:
+def block_function_definition(name: str, region: BarrierSplitKernel, metadata: Metadata) -> str:
     """Return a function as mo_kernel.run is one: entrance after entrance, z, y and x loops, x innermost."""
     loads, operands = load_arguments(region.arguments)
     writer = _Writer(region, operands, metadata)
@@ -64,7 +64,9 @@ def _variable(slot: Slot) -> str:
 class _Writer:
     """Writes the loops; all of one kernel share arguments and marks."""
 
-    def __init__(self, region: RegionKernel, operands: tuple[str, ...], metadata: Metadata) -> None:
+    def __init__(
+        self, region: BarrierSplitKernel, operands: tuple[str, ...], metadata: Metadata
+    ) -> None:
         self._region = region
         self._operands = operands
         self._metadata = metadata

@@ -1,6 +1,6 @@
 """What code between two barriers computes from arguments and ids alone, ready to be written elsewhere.
 
-A slice is a chain of pure instructions. The code around a kernel evaluates slices once for a row of
+A slice is a chain of pure instructions. The entry point of a kernel evaluates slices once for a row of
 threads: conditions, to run the row without masks, and values that all threads share.
 """
 

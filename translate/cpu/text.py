@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.offload.host.module import next_metadata_number
-from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, name_of
+from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, name_of, next_metadata_number
 from mlir_offload.offload.ir_syntax import reference as spelled
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from mlir_offload.offload.host.module import next_metadata_number, symbol_of
+from mlir_offload.offload.ir_syntax import next_metadata_number, symbol_of
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.ptx import load_nvptx_table

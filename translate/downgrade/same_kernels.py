@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.device.ptx_image import read_ptx
-from mlir_offload.offload.host.module import kernel_signatures
+from mlir_offload.offload.ir_syntax import kernel_signatures
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.translate.downgrade.kernel import read_bounds
 
@@ -21,7 +21,7 @@ def check_same_kernels(text: str, ptx: ByteView) -> None:
     made = read_ptx(ptx)
     unknown = sorted(name for name in made.undefined if name.startswith("llvm."))
     if unknown:
-        msg = f"{unknown[0]} is unknown to the release that links: it would be called as a function"
+        msg = f"{unknown[0]} is unknown to the linking LLVM: it would be called as a function"
         raise CompatibilityError(msg)
     bounds = read_bounds(text)
     for name, parameters in kernel_signatures(text).items():
@@ -30,7 +30,7 @@ def check_same_kernels(text: str, ptx: ByteView) -> None:
         if kernel is not None:
             lost = _lost(kernel, len(parameters), bounds.get(name, {}))
         if lost:
-            msg = f"{lost} of '{name}' is lost in the release that links"
+            msg = f"{lost} of '{name}' is lost in the linking LLVM"
             raise CompatibilityError(msg)
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from mlir_offload.offload.host import module
+from mlir_offload.offload import ir_syntax
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.pattern import ir_any, ir_line, ir_pattern
 from mlir_offload.toolchain.skew.fact import Consumer
@@ -344,7 +344,7 @@ def _appended(text: str, work: _Module) -> str:
         for declaration in work.declared
         if declaration.partition("@")[2].partition("(")[0] not in present
     ]
-    number = module.next_metadata_number(text)
+    number = ir_syntax.next_metadata_number(text)
     for place, (bounds, mark) in enumerate(work.ranges.items(), number):
         text = ir_pattern(mark).sub(f"!{place}", text)
         lines.append(f"!{place} = !{{{bounds}}}\n")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from mlir_offload.translate.gpu_operation import (
+from mlir_offload.translate.gpu_module import (
     POINTER,
     TOKEN,
     depend_on,

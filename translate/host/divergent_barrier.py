@@ -9,8 +9,7 @@ from operator import add, and_, eq, ge, gt, le, lt, mul, ne, or_, sub, xor
 
 from msgspec import Struct
 
-from mlir_offload.translate.gpu_module import KernelKey, launches_in
-from mlir_offload.translate.gpu_operation import arguments_of, grid_and_block
+from mlir_offload.translate.gpu_module import KernelKey, arguments_of, grid_and_block, launches_in
 from mlir_offload.translate.host.launch import MOST_THREADS, SourceWarning, note_constant
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation, Region

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import WorkgroupLimit
-from mlir_offload.translate.gpu_module import KernelKey, launches_in
-from mlir_offload.translate.gpu_operation import (
+from mlir_offload.translate.gpu_module import (
+    KernelKey,
     argument_types,
     arguments_of,
+    launches_in,
     replace_arguments,
     segment,
 )

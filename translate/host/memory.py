@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.gpu_operation import POINTER, is_async, segment
+from mlir_offload.translate.gpu_module import POINTER, is_async, segment
 from mlir_offload.translate.host.launch import element_bytes
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation, Value

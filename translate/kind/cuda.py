@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mlir_offload.offload.host.module import kernel_signatures, next_metadata_number
-from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
+from mlir_offload.offload.ir_syntax import (
+    LLVM_IR,
+    concealed,
+    kernel_signatures,
+    next_metadata_number,
+    revealed,
+)
 from mlir_offload.toolchain.errors import SourceError, ToolchainError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.process import Command

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.offload.host.module import next_metadata_number
-from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
+from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, next_metadata_number, revealed
 from mlir_offload.toolchain.amdgpu import (
     amdgpu_layout,
     load_code_objects,

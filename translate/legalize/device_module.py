@@ -1,4 +1,4 @@
-"""A `gpu.module` of a program: its limits, its forms, and its operations that stock passes do not lower, rewritten."""
+"""A `gpu.module` of a program: its limits, its forms, and its operations that upstream passes do not lower, rewritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One program, cut into its host part and its device modules."""
+"""One program, split into its host part and its device modules."""
 
 from __future__ import annotations
 

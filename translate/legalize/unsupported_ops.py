@@ -1,4 +1,4 @@
-"""What stock MLIR drops silently, lowers wrongly, or makes too large, reported before it runs."""
+"""What upstream MLIR drops silently, lowers wrongly, or makes too large, reported before it runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlir_offload.translate.host.launch import MOST_THREADS, element_bytes
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation, function_type
 from mlir_offload.translate.mlir.syntax import parse_shaped, render_symbol
-from mlir_offload.translate.pipelines import Refusal, Side, load_refusals
+from mlir_offload.translate.pipelines import Side, UnsupportedOp, load_refusals
 
 _SPACES = frozenset({"3", "3 : i32", "3 : i64", "#gpu.address_space<workgroup>"})
 # C17 7.21.6.1: flags, width and precision, length, conversion.
@@ -214,7 +214,7 @@ def check_operations(
 
 
 def _check_operation(
-    operation: Operation, refusals: Iterable[Refusal], locations: Locations
+    operation: Operation, refusals: Iterable[UnsupportedOp], locations: Locations
 ) -> None:
     refusal = next((row for row in refusals if row.applies(operation)), None)
     if refusal is not None:

@@ -125,9 +125,7 @@ def _stack_variable(match: re.Match[str]) -> list[str]:
     count = match["count"] or "1"
     if not count.isdigit():
         msg = "an allocation on the stack of a size that is not known is not supported for spirv64"
-        raise SourceError(
-            msg, hint="allocate a constant size, or memory of the block or the device"
-        )
+        raise SourceError(msg, hint="allocate a constant size, or workgroup or device memory")
     kind = match["type"] if count == "1" else f"[{count} x {match['type']}]"
     align, name = match["align"] or "", match["name"]
     if match["private"]:

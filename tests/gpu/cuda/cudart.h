@@ -1,4 +1,4 @@
-/* What the parts of the stand-in for libcudart share. */
+/* What the parts of the replacement of libcudart share. */
 #ifndef CUDART_H
 #define CUDART_H
 

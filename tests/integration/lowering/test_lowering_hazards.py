@@ -1,4 +1,4 @@
-"""What stock MLIR lowers wrongly or drops: corrected or rejected, with every release."""
+"""What upstream MLIR lowers wrongly or drops: corrected or rejected, with every release."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlir_offload.offload.host.module import next_metadata_number
+from mlir_offload.offload.ir_syntax import next_metadata_number
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.llvmc.ir import Context
 from mlir_offload.toolchain.llvmc.library import LlvmError, LlvmLibrary

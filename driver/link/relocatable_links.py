@@ -64,7 +64,7 @@ class DeviceLinkedInputs(Struct, frozen=True):
     apart: tuple[str, ...] = ()
 
 
-def finish_collisions(
+def isolate_duplicates(
     context: BuildContext, contents: Sequence[ObjectContents], device_link: DeviceLink
 ) -> DeviceLinkedInputs:
     """Finish all but one of the objects that define kernels of one name.
@@ -181,8 +181,8 @@ class _Finish(Struct, frozen=True):
         reason = tool_failed(failed).message.partition(" in '")[0]
         msg = (
             f"kernel '{collision.kernel}' is defined here and in "
-            f"{self.inputs[other].contents.location}, so the device code of this file has to be "
-            f"linked apart, which failed: {reason}"
+            f"{self.inputs[other].contents.location}, so the device code of this file must be "
+            f"device-linked separately, which failed: {reason}"
         )
         return SourceError(
             msg,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.step import older
+from mlir_offload.driver.step import downgrade
 from mlir_offload.toolchain import ptx
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 from mlir_offload.toolchain.pattern import pattern
@@ -23,7 +23,7 @@ _NOT_SELECTED = pattern(r"Cannot select: intrinsic %(llvm\.[\w.]+)")
 _ARCH = pattern(r"-m(?:arch|cpu)=")
 
 
-def older_text(
+def downgraded_text(
     context: BuildContext, text: Path, reader: int, location: str, *, decides: bool = False
 ) -> Path:
     """Return LLVM IR text that a release of LLVM reads: the text itself where it lowered too.
@@ -34,7 +34,7 @@ def older_text(
         return text
     output = text.with_name(f"{text.stem}.for{reader}.ll")
 
-    step = older.Downgrade(source=text, reader=reader, location=location, output=output)
+    step = downgrade.Downgrade(source=text, reader=reader, location=location, output=output)
     return context.executor.once(output, partial(context.executor.step, step, decides=decides))
 
 
@@ -50,10 +50,10 @@ def with_libraries(
     return linked, ()
 
 
-def check_older_bitcode(
+def verify_downgraded_bitcode(
     context: BuildContext, lowered: Path, image: Path, codegen: DeviceCodegen
 ) -> None:
-    """Have the release that links generate code of the bitcode, and compare its kernels with the text's.
+    """Have the linking LLVM generate code of the bitcode, and compare its kernels with the text's.
 
     ptxas is asked too, where it is there: inline assembly may want a newer PTX than the release writes.
     Raises CompatibilityError where it cannot, and where a kernel or a bound of its launches got lost.
@@ -61,7 +61,7 @@ def check_older_bitcode(
     assembly = image.with_suffix(".check.s")
     command = kind_cuda.nvptx_assembly_command(context.llvm, image, assembly, codegen, None)
     context.executor.tool(command, assembly, diagnose=partial(not_taken, context))
-    context.executor.step(older.SameKernels(source=lowered, assembly=assembly))
+    context.executor.step(downgrade.SameKernels(source=lowered, assembly=assembly))
 
     cuda = context.cuda
     if cuda is not None and cuda.ptxas is not None and ptx.knows_arch(cuda, codegen.arch):
@@ -71,7 +71,7 @@ def check_older_bitcode(
 
 
 def not_taken(context: BuildContext, failed: Completed) -> MlirOffloadError:
-    """Return the error of the clang that links; where another release wrote its input, it says so."""
+    """Return the error of the linking clang; where another release wrote its input, it says so."""
     error = tool_failed(failed)
     missing = _NOT_SELECTED.search(failed.stderr)
     if missing is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile import gpu_cpp, host_code
+from mlir_offload.driver.compile import compile_commands, gpu_cpp, host_code
 from mlir_offload.driver.compile.context import (
     STANDARD_STREAM,
     BuildContext,
@@ -16,22 +16,20 @@ from mlir_offload.driver.compile.context import (
     depfile_step,
     plan_depfiles,
 )
-from mlir_offload.driver.option import inputs as option_inputs
 from mlir_offload.driver.option.checks import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.command_line import (
     GPU_CPP,
     MLIR_SUFFIXES,
+    STANDARD_OUTPUT,
     CompileOptions,
     Mode,
-)
-from mlir_offload.driver.option.compile_options import DepfileRequest
-from mlir_offload.driver.option.inputs import (
-    STANDARD_OUTPUT,
     all_outputs,
     final_outputs,
+    linker_outputs,
+    parse_link_line,
     read_besides,
 )
-from mlir_offload.driver.record import compile_commands
+from mlir_offload.driver.option.compile_options import DepfileRequest
 from mlir_offload.driver.system.workspace import check_output, publish
 from mlir_offload.toolchain.errors import MlirOffloadError
 
@@ -56,8 +54,8 @@ def _inputs(options: CompileOptions) -> Iterator[Path]:
     yield from options.inputs
     yield from read_besides(options)
     if options.mode is Mode.LINK:
-        written = set(option_inputs.linker_outputs(options.link_items))
-        paths = (item.path for item in option_inputs.parse_link_line(options.link_items))
+        written = set(linker_outputs(options.link_items))
+        paths = (item.path for item in parse_link_line(options.link_items))
         yield from (path for path in paths if path and path not in written)
 
 
@@ -76,7 +74,7 @@ def _outputs(options: CompileOptions) -> Iterator[OutputFile]:
     if options.manifest is not None:
         yield OutputFile(options.manifest, "--manifest=")
     if options.mode is Mode.LINK:
-        for path in option_inputs.linker_outputs(options.link_items):
+        for path in linker_outputs(options.link_items):
             yield OutputFile(path, "-Wl,")
 
 
@@ -87,7 +85,7 @@ def depfile_places(options: CompileOptions) -> tuple[Path, ...]:
 
 
 @contextlib.contextmanager
-def withdrawn_on_failure(options: CompileOptions) -> Iterator[None]:
+def remove_outputs_on_failure(options: CompileOptions) -> Iterator[None]:
     """Remove older outputs where a new one cannot be made, as clang does: nobody takes one for it."""
     try:
         yield
@@ -95,11 +93,11 @@ def withdrawn_on_failure(options: CompileOptions) -> Iterator[None]:
         if not options.dry_run:
             for output in all_outputs(options):
                 if output != STANDARD_OUTPUT:
-                    _withdraw(output)
+                    _remove(output)
         raise
 
 
-def _withdraw(output: Path) -> None:
+def _remove(output: Path) -> None:
     with contextlib.suppress(OSError):
         if output.is_file():
             output.unlink()

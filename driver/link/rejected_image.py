@@ -21,7 +21,7 @@ _HEAD_BYTES = 4
 _MOST_IMAGES = 64
 
 
-def diagnose_refused(
+def diagnose_rejected(
     context: BuildContext,
     contents: Sequence[ObjectContents],
     diagnose: Callable[[ToolRun], MlirOffloadError],
@@ -52,8 +52,8 @@ def _bitcode_images(
 
 
 def _is_refused(context: BuildContext, image: PackagedImage) -> bool:
-    """Return whether the clang that links cannot read an image."""
-    path = context.workspace / "refused.bc"
+    """Return whether the linking clang cannot read an image."""
+    path = context.workspace / "rejected.bc"
     path.write_bytes(image.content.whole())
     return (
         context.executor.runner.run(reader_command(context.llvm.tool("clang"), path)).returncode

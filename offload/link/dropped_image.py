@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.abi import OffloadAbi
-from mlir_offload.offload.abi_table import offload_table, row_of
+from mlir_offload.offload.abi import OffloadAbi, offload_table, row_of
 from mlir_offload.offload.container.packager import ImageArgument, packaged_image_kind
 from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
 from mlir_offload.toolchain.byte_view import ByteView
@@ -104,7 +103,7 @@ def check_image_content(
     return kind
 
 
-def find_loss(image: PackagedImage, abi: OffloadAbi) -> str:
+def find_drop_reason(image: PackagedImage, abi: OffloadAbi) -> str:
     """Return why the linker wrapper of a release would lose an image of an object; empty if it links.
 
     Some releases fail at such an image, others link silently.

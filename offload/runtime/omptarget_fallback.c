@@ -60,12 +60,12 @@ static pthread_mutex_t mo_registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static registration *mo_registrations;
 static kernel_table *mo_kernels;
 
-int mo_standin_count_devices(void) {
+int mo_fallback_count_devices(void) {
   const char *policy = getenv("OMP_TARGET_OFFLOAD");
   return !(policy && !strcasecmp(policy, "disabled"));
 }
 
-bool mo_standin_has_images(void) { return mo_registrations != NULL; }
+bool mo_fallback_has_images(void) { return mo_registrations != NULL; }
 
 static kernel *find_slot(kernel_table *table, const void *entry) {
   size_t slot = ((uintptr_t)entry >> 4) * 0x9E3779B97F4A7C15u >> 20 & (table->slot_count - 1);
@@ -110,7 +110,7 @@ static void add_kernel(const offload_entry *entry, void *origin) {
   *slot = (kernel){entry->address, entry->name, origin, NULL};
 }
 
-void mo_standin_register(image_descriptor *descriptor) {
+void mo_fallback_register(image_descriptor *descriptor) {
   registration *added = calloc(1, sizeof *added);
   size_t count = (size_t)descriptor->image_count;
   loaded_image *images = calloc(count ? count : 1, sizeof *images);
@@ -142,7 +142,7 @@ static void unload(registration *gone) {
   free(gone->images);
 }
 
-void mo_standin_unregister(image_descriptor *descriptor) {
+void mo_fallback_unregister(image_descriptor *descriptor) {
   if (!mo_end_launches())
     return;
   pthread_mutex_lock(&mo_registry_lock);
@@ -262,7 +262,7 @@ static kernel_function *resolve(kernel *wanted) {
   return function;
 }
 
-int mo_standin_launch(void *entry, kernel_arguments *arguments) {
+int mo_fallback_launch(void *entry, kernel_arguments *arguments) {
   kernel_table *table = mo_kernels;
   kernel *found = table ? find_slot(table, entry) : NULL;
   if (!found || !found->entry)
@@ -277,23 +277,23 @@ int mo_standin_launch(void *entry, kernel_arguments *arguments) {
   return 0;
 }
 
-#ifdef MLIR_OFFLOAD_STANDIN
-int mo_count_host_devices(void) { return mo_standin_count_devices(); }
+#ifdef MLIR_OFFLOAD_OMPTARGET_FALLBACK
+int mo_count_host_devices(void) { return mo_fallback_count_devices(); }
 
-bool mo_has_host_images(void) { return mo_standin_has_images(); }
+bool mo_has_host_images(void) { return mo_fallback_has_images(); }
 
-void __tgt_register_lib(image_descriptor *descriptor) { mo_standin_register(descriptor); }
+void __tgt_register_lib(image_descriptor *descriptor) { mo_fallback_register(descriptor); }
 
-void __tgt_unregister_lib(image_descriptor *descriptor) { mo_standin_unregister(descriptor); }
+void __tgt_unregister_lib(image_descriptor *descriptor) { mo_fallback_unregister(descriptor); }
 
 int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads, void *entry,
                         kernel_arguments *arguments) {
   (void)location, (void)device, (void)teams, (void)threads;
-  return mo_standin_launch(entry, arguments);
+  return mo_fallback_launch(entry, arguments);
 }
 
 int mo_start_kernel(int64_t device, void *stub, kernel_arguments *arguments) {
   (void)device;
-  return mo_standin_launch(stub, arguments);
+  return mo_fallback_launch(stub, arguments);
 }
 #endif

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.toolchain.errors import (
     MlirOffloadError,
-    Place,
     SourceError,
+    SourceLocation,
     ToolFailedError,
-    parse_place,
+    parse_source_location,
 )
 from mlir_offload.toolchain.process import Completed
 from mlir_offload.translate.tool_message import (
@@ -49,7 +49,7 @@ _SAYS_NOTHING = re.compile(r"command failed with exit code|^'[\w-]+' failed$")
 _RELEASE = re.compile(r"-\d+(?:\.\d+)*$")
 
 
-class Message(Struct, frozen=True):
+class Diagnostic(Struct, frozen=True):
     """One message; what is not known is empty or None.
 
     `command` is the shell line that runs the tool again, `tool_status` the tool's exit status
@@ -60,7 +60,7 @@ class Message(Struct, frozen=True):
 
     severity: Severity
     text: str
-    place: Place | None = None
+    place: SourceLocation | None = None
     stage: str = ""
     tool: str = PROGRAM
     command: str = ""
@@ -86,11 +86,11 @@ def tool_stage(completed: Completed, tool: str) -> str:
     return _STAGES.get(program, "")
 
 
-def tool_messages(run: ToolRun) -> tuple[Message, ...]:
+def tool_messages(run: ToolRun) -> tuple[Diagnostic, ...]:
     """Return what a tool said, with the places of the user's files where they are known."""
     completed = run.completed
     return tuple(
-        Message(
+        Diagnostic(
             said.severity,
             said.text,
             _place(run, said),
@@ -106,7 +106,7 @@ def tool_messages(run: ToolRun) -> tuple[Message, ...]:
     )
 
 
-def is_text_of_clang(messages: Sequence[Message], run: ToolRun) -> bool:
+def is_text_of_clang(messages: Sequence[Diagnostic], run: ToolRun) -> bool:
     """Return whether clang printed these messages about what the user wrote in C or C++."""
     program = run.completed.command.program
     files = [message.place.file for message in messages if message.place and message.place.line]
@@ -125,20 +125,20 @@ def rerun_command(completed: Completed) -> str:
     return str(replace(command, environment=kept))
 
 
-def _place(run: ToolRun, said: ToolMessage) -> Place | None:
+def _place(run: ToolRun, said: ToolMessage) -> SourceLocation | None:
     """Return the place; that of an intermediate file becomes the user's file that it came from."""
     if not said.file:
         return None
     if not _is_within(said.file, run.workspace):
-        return Place(said.file, said.line, said.column)
+        return SourceLocation(said.file, said.line, said.column)
     found = source_of_ptx(Path(said.file), said.line) if said.file.endswith(".s") else None
     if found is not None:
-        return Place(*found)
+        return SourceLocation(*found)
     source = _source_of(said.file, run)
-    return Place(str(source)) if source is not None else None
+    return SourceLocation(str(source)) if source is not None else None
 
 
-def concerns_user(message: Message, run: ToolRun) -> bool:
+def concerns_user(message: Diagnostic, run: ToolRun) -> bool:
     """Return whether a message is about what the user wrote or gave, not about what was made of it."""
     if (message.place is not None and message.place.line) or message.stage in _LINKING:
         return True
@@ -155,13 +155,14 @@ def _is_within(file: str, directory: Path) -> bool:
     return directory in PurePath(file).parents
 
 
-def failure_messages(error: MlirOffloadError, run: ToolRun | None) -> tuple[Message, ...]:
+def failure_messages(error: MlirOffloadError, run: ToolRun | None) -> tuple[Diagnostic, ...]:
     """Return the messages of one error: itself, its notes, then what else its tool said.
 
     The tool's own words for the error stand in it already and do not come twice.
     """
     notes = tuple(
-        Message(Severity.NOTE, note.text, parse_place(note.location)) for note in error.notes
+        Diagnostic(Severity.NOTE, note.text, parse_source_location(note.location))
+        for note in error.notes
     )
     if run is None:
         return (_error_message(error), *notes)
@@ -171,7 +172,7 @@ def failure_messages(error: MlirOffloadError, run: ToolRun | None) -> tuple[Mess
     completed = run.completed
     message = replace(
         _error_message(error),
-        place=parse_place(error.location) or (main.place if main else None),
+        place=parse_source_location(error.location) or (main.place if main else None),
         stage=tool.stage if tool else tool_stage(completed, completed.command.program),
         tool=tool.tool if tool else completed.command.program,
         command=rerun_command(completed),
@@ -189,7 +190,7 @@ def failure_messages(error: MlirOffloadError, run: ToolRun | None) -> tuple[Mess
     return (message, *notes, *others)
 
 
-def _is_same(error: MlirOffloadError, said: Message) -> bool:
+def _is_same(error: MlirOffloadError, said: Diagnostic) -> bool:
     if said.severity is not Severity.ERROR:
         return False
     return said.text in error.message or (
@@ -197,12 +198,12 @@ def _is_same(error: MlirOffloadError, said: Message) -> bool:
     )
 
 
-def _error_message(error: MlirOffloadError) -> Message:
+def _error_message(error: MlirOffloadError) -> Diagnostic:
     command = error.command if isinstance(error, ToolFailedError) else ""
-    return Message(
+    return Diagnostic(
         Severity.ERROR,
         error.message,
-        parse_place(error.location),
+        parse_source_location(error.location),
         tool=PurePath(shlex.split(command)[0]).name if command else PROGRAM,
         command=command,
         hint=error.hint,

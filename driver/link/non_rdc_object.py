@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import DeviceModule
-from mlir_offload.driver.compile.kind_build import builds_of
+from mlir_offload.driver.compile.kind_build import DeviceModule, builds_of
 from mlir_offload.driver.link.device_link import device_link
 from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
 from mlir_offload.driver.link.runtime import compile_runtime, host_runtime, memref_copy_objects
@@ -25,7 +24,7 @@ from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command
 
 
-def check_final(
+def check_non_rdc(
     context: BuildContext,
     given: Sequence[ObjectContents] = (),
     option: str = "-fno-gpu-rdc",
@@ -40,11 +39,11 @@ def check_final(
         raise CompatibilityError(msg, hint=hint)
 
 
-def make_final(
+def make_non_rdc_object(
     context: BuildContext, source: Path, made: Path, device: Sequence[DeviceModule], output: Path
 ) -> None:
     """Make the object `made` of a source, with these device modules, a final one."""
-    check_final(context)
+    check_non_rdc(context)
     executor, runtime = context.executor, host_runtime(context)
     linked, whole = (made.with_suffix(end) for end in (".linked.o", ".whole.o"))
     directory = made.with_name("cuda").absolute()
