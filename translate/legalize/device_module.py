@@ -48,6 +48,8 @@ _PRIVATE_NUMBERS = ("5", "5 : i32", "5 : i64")
 _PRIVATE = "#gpu.address_space<private>"
 _GLOBAL_NUMBERS = ("1", "1 : i32", "1 : i64", "#gpu.address_space<global>")
 _KERNEL = "gpu.func"
+# The properties that func.func and gpu.func both have.
+_TAKEN_OVER = frozenset({"arg_attrs", "function_type"})
 _ALL_REDUCE = "gpu.all_reduce"
 # Equal for all threads of a block; with them, what is computed of such values alone.
 _EQUAL = frozenset(
@@ -110,6 +112,23 @@ _DIVISIONS = frozenset(f"arith.{name}" for name in ("ceildivsi", "ceildivui", "f
 _NEEDLES = {"bf16": "bf16", "nvgpu": "nvgpu.", "matrix": "!gpu.mma_matrix<"}
 
 _NVVM, _ROCDL = "nvvm.kernel", "rocdl.kernel"
+
+
+def use_gpu_functions(module: Operation) -> None:
+    """Make a gpu.func of each kernel of a `gpu.module` that is a func.func, which would be lowered without its mark."""
+    for function in module.operations:
+        if function.name != "func.func" or function.is_declaration or not is_kernel(function):
+            continue
+        signature = function.signature
+        own = {name: signature.properties.pop(name) for name in tuple(signature.properties)}
+        function.name = _KERNEL
+        for name, value in own.items():
+            taker = signature.properties if name in _TAKEN_OVER else signature.attributes
+            taker[name] = value
+        signature.attributes["workgroup_attributions"] = Attribute("0 : i64")
+        for block in function.regions[0].blocks:
+            if block.operations[-1].name == "func.return":
+                block.operations[-1].name = "gpu.return"
 
 
 def use_documented_forms(module: Operation) -> None:
