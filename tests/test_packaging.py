@@ -185,4 +185,4 @@ def test_the_wheel_installs_the_command(wheel: Path) -> None:
         entry_points = next(
             name for name in archive.namelist() if name.endswith("entry_points.txt")
         )
-        assert "mlir-offload = mlir_offload.driver.cli:main" in archive.read(entry_points).decode()
+        assert "mlir-offload = mlir_offload.__main__:main" in archive.read(entry_points).decode()

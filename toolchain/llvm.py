@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -61,8 +61,7 @@ class UnusableLlvm(Struct, frozen=True):
 class LlvmToolchain(Struct, frozen=True):
     """One LLVM release and its programs.
 
-    `libomptarget` is the library to link, None where the release does not have it installed. `library`
-    has LLVM's C API, None for a release that is too old or linked statically.
+    `libomptarget` is the library to link, None where the release does not have it installed.
     """
 
     prefix: Path
@@ -70,7 +69,11 @@ class LlvmToolchain(Struct, frozen=True):
     tools: tuple[tuple[str, Path], ...]
     libomptarget: Path | None = None
     source: str = ""
-    library: Path | None = None
+
+    @property
+    def library(self) -> Path | None:
+        """Return the library with LLVM's C API, None for a release that is too old or linked statically."""
+        return find_llvm_library(self.prefix, self.version.major)
 
     def tool(self, name: str) -> Path:
         """Return the program. Raises ToolchainError, which names the package to install."""
@@ -199,7 +202,6 @@ def probe_llvm(runner: Runner, installation: LlvmInstallation) -> LlvmToolchain 
             installation.prefix, versions[0].major, table.omp_directories
         ),
         source=installation.source,
-        library=find_llvm_library(installation.prefix, versions[0].major),
     )
 
 
@@ -239,6 +241,7 @@ def _find_libomptarget(prefix: Path, major: int, directories: Sequence[str]) -> 
     return None
 
 
+@cache
 def find_llvm_library(prefix: Path, major: int) -> Path | None:
     """Return libLLVM of this release, below the prefix or, if the system installs that, of the system."""
     table = load_llvm_table()

@@ -33,7 +33,7 @@ from mlir_offload.translate.kind_lowering import (
 from mlir_offload.translate.mlir.module import Locations, Module, parse_module
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import Attribute, quoted
-from mlir_offload.translate.pipelines import load_printing, load_recipe
+from mlir_offload.translate.pipelines import load_call_options, load_printing, load_recipe
 
 if TYPE_CHECKING:
     from mlir_offload.translate.gpu_module import GpuModule
@@ -256,8 +256,9 @@ def translate_command(
 ) -> Command:
     """Return the call that writes LLVM IR text from the LLVM dialect, of each part if it `is_joint`."""
     parts = ("--split-input-file",) if is_joint else ()
-    translate = (str(llvm.tool("mlir-translate")), "--mlir-to-llvmir", *parts)
-    return Command((*translate, as_operand(str(source)), "-o", str(output)))
+    options = (*load_call_options(), "--mlir-to-llvmir", *parts)
+    translate = str(llvm.tool("mlir-translate"))
+    return Command((translate, *options, as_operand(str(source)), "-o", str(output)))
 
 
 def _mlir_opt(
@@ -271,7 +272,13 @@ def _mlir_opt(
     loaded = (
         f"--load-{what}-plugin={plugin}" for plugin in plugins for what in ("dialect", "pass")
     )
-    options = (*loaded, *arguments, *load_printing(), f"{_PIPELINE}{pipeline}")
+    options = (
+        *load_call_options(),
+        *loaded,
+        *arguments,
+        *load_printing(),
+        f"{_PIPELINE}{pipeline}",
+    )
     return Command(
         (str(llvm.tool("mlir-opt")), *options, as_operand(str(source)), "-o", str(output))
     )

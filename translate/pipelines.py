@@ -270,6 +270,12 @@ def _recipe_texts(llvm_major: int) -> list[str]:
 
 
 @functools.cache
+def load_call_options() -> tuple[str, ...]:
+    """Return the options that every call of mlir-opt and mlir-translate takes."""
+    return tuple(_table()["calls"])
+
+
+@functools.cache
 def load_printing() -> tuple[str, ...]:
     """Return the options that every call of mlir-opt takes."""
     return tuple(_table()["printing"])

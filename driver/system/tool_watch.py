@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -95,12 +96,13 @@ def tool_files(
         yield from (path for _, path in cuda.installation.parts)
     if rocm is not None and rocm.bitcode is not None:
         yield from rocm.bitcode.glob("*.bc")
-    own = compiled(rf"lib(?:LLVM|MLIR|clang|lld|LTO|Polly).*[-.]{llvm.version.major}(?!\d).*")
+    name = rf"^lib(?:LLVM|MLIR|clang|lld|LTO|Polly).*[-.]{llvm.version.major}(?!\d).*$"
+    own = compiled(name, re.MULTILINE)
     places = (str(llvm.prefix / "lib"), *LIBRARY_PLACES)
     for place in dict.fromkeys(os.path.realpath(place) for place in places):
         with contextlib.suppress(OSError):
             names = os.listdir(place)  # noqa: PTH208 (thousands of names, of which few are kept)
-            yield from (Path(place, name) for name in names if own.fullmatch(name))
+            yield from (Path(place, name) for name in own.findall("\n".join(names)))
 
 
 def _stamp_at(path: Path) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -28,10 +27,11 @@ _BOOT_DIGITS = 8
 _LONGEST_NAME_BYTES = 220
 _RANDOM_BYTES = 6
 _ENDING = ".tmp"
-_NONE, _PRIVATE = -1, 0o700
+_NONE, _PRIVATE, _OWN = -1, 0o700, 0o600
 _STANDARD_OUTPUT = Path("-")
 _PERMISSIONS, _READABLE = 0o777, 0o444
 _COPIED_AT_ONCE = 1 << 20
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Lock(Enum):
@@ -143,7 +143,7 @@ def locked_temporary_directory(parent: Path) -> Iterator[Path]:
             path.mkdir(mode=_PRIVATE)
             # Who removes what is left may be quicker than we open it, or lock it.
             with contextlib.suppress(FileNotFoundError):
-                descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                descriptor = os.open(path, _DIRECTORY)
                 # Where there are no locks, nobody can take it for a thing that is left.
                 is_locked = _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path)
             if is_locked:
@@ -155,13 +155,40 @@ def locked_temporary_directory(parent: Path) -> Iterator[Path]:
 
 def _remove_directory(path: Path, descriptor: int) -> None:
     try:
-        shutil.rmtree(path, ignore_errors=True)
+        _remove_held(path, descriptor)
     finally:
         # A signal may have ended the first attempt.
         if path.exists():
-            shutil.rmtree(path, ignore_errors=True)
+            _remove_held(path, descriptor)
         if descriptor != _NONE:
             os.close(descriptor)
+
+
+def _remove_held(path: Path, descriptor: int) -> None:
+    """Remove an open directory and what is in it, as far as that can be removed."""
+    if descriptor != _NONE:
+        _empty(descriptor)
+    with contextlib.suppress(OSError):
+        path.rmdir()
+
+
+def _empty(descriptor: int) -> None:
+    """Remove what is in an open directory; a link is not followed, whenever another user puts it there.
+
+    shutil.rmtree is not used because shutil loads every compressor.
+    """
+    with contextlib.suppress(OSError), os.scandir(descriptor) as entries:
+        for entry in list(entries):
+            with contextlib.suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    inner = os.open(entry.name, _DIRECTORY, dir_fd=descriptor)
+                    try:
+                        _empty(inner)
+                    finally:
+                        os.close(inner)
+                    os.rmdir(entry.name, dir_fd=descriptor)
+                else:
+                    os.unlink(entry.name, dir_fd=descriptor)
 
 
 def _sweep(parent: Path, prefix: str) -> None:
@@ -173,10 +200,10 @@ def _sweep(parent: Path, prefix: str) -> None:
 
 
 def _remove_left(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(path, _DIRECTORY)
     try:
         if _lock(descriptor) is _Lock.OURS:
-            shutil.rmtree(path, ignore_errors=True)
+            _remove_held(path, descriptor)
     finally:
         os.close(descriptor)
 
@@ -269,7 +296,8 @@ def publish(made: Path, output: Path) -> None:
     try:
         with locked_temporary_file(output) as temporary, made.open("rb") as source:
             with open(temporary.descriptor, "wb", closefd=False) as target:
-                shutil.copyfileobj(source, target, _COPIED_AT_ONCE)
+                while part := source.read(_COPIED_AT_ONCE):
+                    target.write(part)
             status = os.fstat(source.fileno())
             os.fchmod(temporary.descriptor, _mode(output, status.st_mode))
             os.utime(temporary.descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -360,15 +388,9 @@ def replace_file(file: Path, text: str) -> None:
 
 def replace_bytes(file: Path, content: bytes) -> None:
     """Write a file of this user in one rename, with the directories above it."""
-    # Loading it takes longer than most calls spend here, which only read.
-    import tempfile
-
     file.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=".")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
+    with locked_temporary_file(file) as temporary:
+        os.fchmod(temporary.descriptor, _OWN)
+        with open(temporary.descriptor, "wb", closefd=False) as stream:
             stream.write(content)
-        Path(temporary).replace(file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        temporary.path.replace(file)

@@ -197,7 +197,7 @@ def main() -> None:
         table.add_column(heading, justify="right")
     try:
         program = work / "mlir-offload"
-        program.write_text(f"#!{install(work)}\nfrom mlir_offload.driver.cli import main\nmain()\n")
+        program.write_text(f"#!{install(work)}\nfrom mlir_offload.__main__ import main\nmain()\n")
         program.chmod(0o755)
         for name in PROGRAMS:
             for is_linked in (False, True):

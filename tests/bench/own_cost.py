@@ -43,7 +43,7 @@ PYTHON = {
 # The driver as it is, that tells at its end when each program ran and what it used itself.
 OBSERVED = """\
 import json, os, resource, sys, time
-from mlir_offload.driver.cli import main
+from mlir_offload.__main__ import main
 from mlir_offload.toolchain.process import ProcessRunner
 ran, run = [], ProcessRunner.run
 def now():

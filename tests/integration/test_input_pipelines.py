@@ -143,6 +143,41 @@ def test_forms_of_2019_are_told_with_todays_spelling(
     assert hint in done.stderr
 
 
+FUNCTION = """gpu.module @m {
+  %s @scale(%%x: memref<?xf32>, %%n: index)%s {
+    %%i = gpu.thread_id x
+    %%is_inside = arith.cmpi ult, %%i, %%n : index
+    cf.cond_br %%is_inside, ^do, ^end
+  ^do:
+    %%value = memref.load %%x[%%i] : memref<?xf32>
+    %%sum = arith.addf %%value, %%value : f32
+    memref.store %%sum, %%x[%%i] : memref<?xf32>
+    %s
+  ^end:
+    %s
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("major", EVERY_RELEASE)
+def test_a_kernel_that_is_a_func_func_is_that_of_a_gpu_func(
+    major: int, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    forms = {
+        "func": ("func.func", " attributes {gpu.kernel}", "return", "return"),
+        "gpu": ("gpu.func", " kernel", "gpu.return", "gpu.return"),
+    }
+    for name, words in forms.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.mlir").write_text(FUNCTION % words)
+        argv = (*mlir_offload, f"--llvm={major}", "-c", "--offload-arch=host", "a.mlir")
+        _run(*argv, cwd=tmp_path / name)
+    func, gpu = (tmp_path / name / "a.o" for name in forms)
+
+    assert func.read_bytes() == gpu.read_bytes()
+
+
 def _run(*argv: object, cwd: Path | None = None) -> str:
     done = subprocess.run(
         list(map(str, argv)), cwd=cwd, check=False, capture_output=True, text=True

@@ -46,33 +46,6 @@ NEEDY = PROGRAM.format(
     function="help",
     operation="llvm.call @helper(%v) : (i32) -> i32",
 )
-# A kernel is what gpu.launch_func takes for one: any function of a gpu.module with gpu.kernel.
-MARKED = """\
-module attributes {gpu.container_module} {
-  gpu.module @kernels {
-    func.func @k(%p: memref<1xi32>, %v: i32) attributes {gpu.kernel, gpu.known_block_size = array<i32: 1, 1, 1>} {
-      %c = arith.constant 0 : index
-      %thread = gpu.thread_id x
-      %first = arith.cmpi eq, %thread, %c : index
-      cf.cond_br %first, ^store, ^end
-    ^store:
-      memref.store %v, %p[%c] : memref<1xi32>
-      cf.br ^end
-    ^end:
-      return
-    }
-  }
-  func.func @main() -> i32 {
-    %c = arith.constant 0 : index
-    %one = arith.constant 1 : index
-    %v = arith.constant 21 : i32
-    %p = memref.alloca() : memref<1xi32>
-    gpu.launch_func @kernels::@k blocks in (%one, %one, %one) threads in (%one, %one, %one) args(%p : memref<1xi32>, %v : i32)
-    %found = memref.load %p[%c] : memref<1xi32>
-    return %found : i32
-  }
-}
-"""
 CALLER = """\
 module attributes {gpu.container_module} {
   gpu.module @elsewhere {
@@ -363,14 +336,3 @@ def test_each_stub_is_registered_with_a_fat_binary_that_holds_its_kernel(
         code = _kernel_code((tmp_path / f"{number}.fatbin").read_bytes())
         assert code.keys() == {"sm_80", "sm_90"}
         assert code == alone[name]
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_a_function_of_the_func_dialect_with_the_mark_is_a_kernel(
-    release: int, mlir_offload: list[str], tmp_path: Path
-) -> None:
-    source = tmp_path / "marked.mlir"
-    source.write_text(MARKED)
-    argv = [*mlir_offload, "run", f"--llvm={release}", HOST, str(source)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout + done.stderr) == (21, "")

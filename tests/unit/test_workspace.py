@@ -24,6 +24,20 @@ def test_the_workspace_is_removed_even_after_an_error() -> None:
     assert not places[0].exists()
 
 
+def test_of_links_in_a_workspace_only_the_link_is_removed(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("x")
+    with open_workspace(parent=tmp_path) as place:
+        (place / "a" / "b").mkdir(parents=True)
+        (place / "a" / "b" / "file").write_text("x")
+        (place / "a" / "directory").symlink_to(kept)
+        (place / "a" / "file").symlink_to(kept / "file")
+        (place / "a" / "nowhere").symlink_to("nowhere")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (kept / "file").read_text() == "x"
+
+
 def test_a_workspace_that_the_user_named_is_kept(tmp_path: Path) -> None:
     with open_workspace(tmp_path / "kept" / "here") as place:
         (place / "file").write_text("x")

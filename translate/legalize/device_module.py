@@ -118,6 +118,28 @@ _NEEDLES = {"bf16": "bf16", "nvgpu": "nvgpu.", "matrix": "!gpu.mma_matrix<"}
 _NVVM, _ROCDL = "nvvm.kernel", "rocdl.kernel"
 
 
+def use_gpu_functions(module: Operation) -> None:
+    """Make each kernel of the func dialect a gpu.func: no pass lowers another function to a kernel.
+
+    Releases spell the mark of a kernel in different ways. They read an operation without properties
+    alike, and take of its attributes what they have as properties.
+    """
+    for function in module.operations:
+        if function.name != _FUNCTION or function.is_declaration or not is_kernel(function):
+            continue
+        signature = function.signature
+        given = {
+            name.removeprefix("gpu.") if name.startswith(_KNOWN) else name: value
+            for name, value in (signature.properties | signature.attributes).items()
+        }
+        signature.attributes = given | _KERNEL_ATTRIBUTES
+        signature.properties = {}
+        function.name = _KERNEL
+        for block in function.regions[0].blocks:
+            if block.operations[-1].name == _RETURN:
+                block.operations[-1].name = "gpu.return"
+
+
 def use_documented_forms(module: Operation) -> None:
     """Bring a `gpu.module` to the forms that have a lowering."""
     module.edit_text(lambda text: with_memref_space(text, _PRIVATE_NUMBERS, _PRIVATE))
@@ -125,33 +147,11 @@ def use_documented_forms(module: Operation) -> None:
     # The image keeps what kernels use, and what the host has entries for.
     module.operations[:] = [one for one in module.operations if one.symbol not in _USED]
     for function in module.operations:
-        _use_gpu_function(function)
         if function.name == _LOWERED_FUNCTION:
             load_member("imported.use_any_device")(function)
         if function.name == _KERNEL and function.regions and function.regions[0].blocks:
             entry = function.regions[0].blocks[0]
             _mark_reductions(entry, (argument.name for argument in entry.arguments), set())
-
-
-def _use_gpu_function(function: Operation) -> None:
-    """Make a kernel of the func dialect a gpu.func: no pass lowers another function to a kernel.
-
-    Releases spell the mark of a kernel in different ways. They read an operation without properties
-    alike, and take of its attributes what they have as properties.
-    """
-    if function.name != _FUNCTION or function.is_declaration or not is_kernel(function):
-        return
-    signature = function.signature
-    given = {
-        name.removeprefix("gpu.") if name.startswith(_KNOWN) else name: value
-        for name, value in (signature.properties | signature.attributes).items()
-    }
-    signature.attributes = given | _KERNEL_ATTRIBUTES
-    signature.properties = {}
-    function.name = _KERNEL
-    for block in function.regions[0].blocks:
-        if block.operations[-1].name == _RETURN:
-            block.operations[-1].name = "gpu.return"
 
 
 def use_default_space(operation: Operation) -> None:

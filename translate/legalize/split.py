@@ -43,6 +43,7 @@ from mlir_offload.translate.legalize.device_module import (
     device_module,
     limits_of,
     use_default_space,
+    use_gpu_functions,
 )
 from mlir_offload.translate.legalize.kernel_form import choose_kernel_forms
 from mlir_offload.translate.legalize.unsupported_ops import (
@@ -130,6 +131,8 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     check_top_level(module.operations, locations)
     device = {one.symbol: one for one in module.operations if one.name == "gpu.module"}
     host = [one for one in module.operations if one.name != "gpu.module"]
+    for operation in device.values():
+        use_gpu_functions(operation)
     kernels = {name: kernel_names(operation) for name, operation in device.items()}
     declared = _declared_kernels(device.values(), locations)
     binaries = _gpu_binaries(host, locations)
