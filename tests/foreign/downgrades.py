@@ -35,9 +35,16 @@ _PROMISES = re.compile(
     r"|(?<= )tail (?=call )|(?<=(?:.zext|itofp) )nneg |(?<=(?:fpext|trunc) )(?:contract|fast) |^!nvvm\.annotations = !\{\}\n"
     r'|, !range !\d+|!"expected", |^!\d+ = !\{i\d+ -?\d+, i\d+ -?\d+\}$'
     # Of a label, the column, which releases before 21 do not have.
-    r"|(?<=\d), column: \d+(?=\)$)|dead_on_return(?:\(\d+\))? ",
+    r"|(?<=\d), column: \d+(?=\)$)|dead_on_return(?:\(\d+\))? "
+    # Which stores assign a variable, which LLVM 15 does not have.
+    r"|, !DIAssignID !\d+|^!\d+ = distinct !DIAssignID\(\)\n",
     re.MULTILINE,
 )
+# Details for debuggers, from LLVM 21 on, that older releases have no field for.
+_DETAILS = ("atomGroup", "atomRank", "keyInstructions")
+_DETAIL = re.compile(rf", (?:{'|'.join(_DETAILS)}): \w+(?=[,)])")
+# What the last promise of a parameter leaves behind.
+_BEFORE_END = re.compile(r" (?=[,)])")
 _DECLARED = re.compile(r"^declare [^\n]*\n", re.MULTILINE)
 _RULE = re.compile(r"\[([A-Z]+\d+)\]")
 
@@ -77,7 +84,7 @@ def _outcome(text: str, original: str, reader: Reader, newest: Reader, triple: s
 
 def _comparable(text: str) -> str:
     """Return a module without promises, and with its declarations in order: another name has another place."""
-    text = _PROMISES.sub("", text)
+    text = _BEFORE_END.sub("", _DETAIL.sub("", _PROMISES.sub("", text)))
     lines = _DECLARED.sub("", text).splitlines(keepends=True)
     others = (line for line in lines if line.strip() and not line.startswith(";"))
     declared = sorted(_DECLARED.findall(text), key=lambda line: line.partition("@")[2])

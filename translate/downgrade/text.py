@@ -26,7 +26,12 @@ from mlir_offload.translate.downgrade.attribute import (
 from mlir_offload.translate.downgrade.call import declaration_of, rewrite_call, rewrite_record
 from mlir_offload.translate.downgrade.kernel import annotate_kernels, without_ptx_features
 from mlir_offload.translate.downgrade.table import DowngradeRow, rows_for
-from mlir_offload.translate.downgrade.value import strip_flags, strip_property, write_out_splat
+from mlir_offload.translate.downgrade.value import (
+    strip_attachment,
+    strip_flags,
+    strip_property,
+    write_out_splat,
+)
 from mlir_offload.translate.ir_tokens import Token, TokenKind, remove, spell, tokenize
 
 _Tokens = list[Token]
@@ -228,10 +233,16 @@ class _Module:
         strip_property(tokens, tuple(labels))
 
     def node(self, tokens: _Tokens, row: DowngradeRow) -> None:
-        """Refuse a kind of node of debug information."""
-        for token in tokens:
-            if token.text in row.names:
-                raise self.refuse(row, token.text[1:])
+        """Refuse a kind of node of debug information, or strip it and what attaches it."""
+        place = next((i for i, token in enumerate(tokens) if token.text in row.names), None)
+        if place is None:
+            return
+        if row.is_refused:
+            raise self.refuse(row, tokens[place].text[1:])
+        if self.is_metadata(tokens):
+            tokens[:] = [Token(TokenKind.SPACE, "\n")]
+        else:
+            strip_attachment(tokens, place)
 
     def flag_name(self, tokens: _Tokens, row: DowngradeRow) -> None:
         """Rename a flag of the module."""
