@@ -120,8 +120,10 @@ def outcomes(source: Source, number: int, releases: Sequence[int]) -> list[tuple
             if not text:
                 continue
             wanted = _run(source, text, writer, level, Path(work))
-            # What does not end well anywhere says nothing.
+            # What does not end well anywhere says nothing, nor what prints an address.
             if not isinstance(wanted, Ended) or (wanted.status and not wanted.output):
+                continue
+            if wanted != _call((str(Path(work) / f"{writer}"),), Path(work)):
                 continue
             for reader in releases:
                 if reader < writer:
