@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +46,7 @@ _RUNS = re.compile(rb"dg-do\s+run\s*\}|dg-do\s+run\s*\n")
 _OPENMP = "libgomp"
 _OPTIONS = (("-O0",), ("-O1",), ("-O2",), ("-O1", "-g"), ("-O0", "-g"), ("-O3", "-mavx2"), ("-Os",))
 _CSMITH = ("--max-funcs", "4", "--max-block-depth", "3", "--float", "--builtins")
+_RULE = re.compile(r"\[([A-Z]+\d+)\]")
 _SECONDS = 20
 
 
@@ -74,8 +76,9 @@ def torture_sources() -> Iterator[Source]:
         (root,) = folder.glob(f"*/*/testsuite/{suite}")
         for path in sorted(root.glob(pattern)):
             if suite == next(iter(_SUITES)) or _RUNS.search(path.read_bytes()):
-                options = ("-fopenmp",) if suite.startswith(_OPENMP) else ()
-                yield Source(f"{suite}/{path.name}", path, options)
+                yield Source(
+                    f"{suite}/{path.name}", path, _openmp() if suite.startswith(_OPENMP) else ()
+                )
 
 
 def _unpack(archive: Path, folder: Path) -> None:
@@ -138,8 +141,9 @@ def _outcome(
     try:
         made = downgrade(text, reader=reader)
     except CompatibilityError as error:
-        # The construct, without its place.
-        return f"refused {error.message.partition(' ')[0]}"
+        rule = _RULE.search(error.message)
+        # The rule, or the construct without its place.
+        return f"refused {rule[1] if rule else error.message.partition(' ')[0]}"
     ended = _run(source, made, reader, level, work)
     if not isinstance(ended, Ended):
         return f"REJECTED: {ended}"
@@ -169,15 +173,23 @@ def _run(
     module.write_text(text, encoding="utf-8")
     program.unlink(missing_ok=True)
     own = [one for one in (*level, *source.options) if one != "-g" and not one.startswith("-I")]
-    libraries = ("-lm", "-lpthread", f"-Wl,-rpath,/usr/lib/llvm-{release}/lib")
-    command = (*_clang(release, source), *own, "-x", "ir", str(module), "-x", "none")
-    done = subprocess.run(
-        (*command, "-o", str(program), *libraries), capture_output=True, check=False
-    )
+    command = (*_clang(release, source), *own, "-x", "ir", str(module), "-x", "none", "-lm")
+    done = subprocess.run((*command, "-o", str(program)), capture_output=True, check=False)
     if not program.exists():
         lines = done.stderr.decode(errors="replace").splitlines()
         return next((line for line in lines if "error" in line), "no message")[-200:]
     return _call((str(program),), work)
+
+
+@cache
+def _openmp() -> tuple[str, ...]:
+    """Return the options for OpenMP: Debian has the runtime of one release at a time, which serves all."""
+    libraries = sorted(path.parent for path in Path("/usr/lib").glob("llvm-*/lib/libomp.so"))
+    headers = sorted(
+        path.parent for path in Path("/usr/lib").glob("llvm-*/lib/clang/*/include/omp.h")
+    )
+    found = [f"-L{one}" for one in libraries] + [f"-Wl,-rpath,{one}" for one in libraries]
+    return ("-fopenmp", *found, *(f"-idirafter{one}" for one in headers))
 
 
 def _call(command: Sequence[str], folder: Path | None = None) -> Ended | None:
