@@ -127,6 +127,11 @@ SAMPLES = {
 }  # fmt: skip
 # What an older release reads silently, and wrongly: a text of its own says what is right.
 SILENT = {
+    "thread-local": (
+        "@x = thread_local global i32 0\ndeclare ptr @llvm.threadlocal.address.p0(ptr)\n"
+        + function("%y = call align 4 ptr @llvm.threadlocal.address.p0(ptr align 4 @x)"),
+        "%y = getelementptr i8, ptr @x, i64 0\n",
+    ),
     "stack": (
         "declare ptr @llvm.stacksave.p0()\n" + function("%x = call ptr @llvm.stacksave.p0()"),
         "%x = call ptr @llvm.stacksave()",
