@@ -127,6 +127,12 @@ SAMPLES = {
 }  # fmt: skip
 # What an older release reads silently, and wrongly: a text of its own says what is right.
 SILENT = {
+    "debug-operations": (
+        traced(
+            "  #dbg_value(i32 %a, !8, !DIExpression(DW_OP_lit1, DW_OP_rot, DW_OP_stack_value), !9)"
+        ),
+        "#dbg_value(i32 poison, !8, !DIExpression(), !9)",
+    ),
     "thread-local": (
         "@x = thread_local global i32 0\ndeclare ptr @llvm.threadlocal.address.p0(ptr)\n"
         + function("%y = call align 4 ptr @llvm.threadlocal.address.p0(ptr align 4 @x)"),
@@ -300,6 +306,30 @@ def test_what_an_older_release_misreads_in_silence_is_put_in_its_own_words(what:
     older = downgrade(text, reader=20 if what == "cluster_dim" else older_reader(ROWS[what]))
     assert expected in older
     assert expected not in text
+
+
+@pytest.mark.llvm(16)
+@pytest.mark.llvm(15)
+@pytest.mark.parametrize("reader", [15, 16])
+@pytest.mark.parametrize(
+    ("value", "operations"),
+    [
+        ("i32 %a", "DW_OP_lit0, DW_OP_ne, DW_OP_stack_value"),
+        ("<2 x i32> splat (i32 1)", "DW_OP_ne, DW_OP_LLVM_fragment, 0, 16"),
+        ("!DIArgList(i32 %a, i32 1)", "DW_OP_LLVM_arg, 0, DW_OP_LLVM_arg, 1, DW_OP_ne"),
+        ("!{}", "DW_OP_ne"),
+    ],
+)
+def test_a_value_that_an_older_release_cannot_compute_costs_no_other_debug_information(
+    value: str, operations: str, reader: int
+) -> None:
+    record = f"  #dbg_value({value}, !8, !DIExpression({operations}), !9)"
+    older = downgrade(traced(record), reader=reader)
+    opt = (f"/usr/lib/llvm-{reader}/bin/opt", "-passes=verify", "-S", "-o", "-")
+    read = subprocess.run(opt, input=older, capture_output=True, text=True, check=True)
+    assert "!DICompileUnit" in read.stdout
+    assert " poison, metadata " in read.stdout
+    assert ("DW_OP_LLVM_fragment, 0, 16)" in read.stdout) is ("fragment" in operations)
 
 
 @pytest.mark.llvm(22)

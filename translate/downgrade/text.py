@@ -15,6 +15,7 @@ from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.pattern import ir_any, ir_line, ir_pattern
 from mlir_offload.toolchain.skew.fact import Consumer
 from mlir_offload.toolchain.skew.identity import Severity
+from mlir_offload.toolchain.skew.limits import load_limits
 from mlir_offload.toolchain.skew.number import older_numbers
 from mlir_offload.toolchain.skew.rule import load_rules
 from mlir_offload.toolchain.skew.text import check_text
@@ -23,7 +24,12 @@ from mlir_offload.translate.downgrade.attribute import (
     strip_attribute,
     take_result_range,
 )
-from mlir_offload.translate.downgrade.call import declaration_of, rewrite_call, rewrite_record
+from mlir_offload.translate.downgrade.call import (
+    declaration_of,
+    rewrite_call,
+    rewrite_record,
+    strip_value,
+)
 from mlir_offload.translate.downgrade.kernel import annotate_kernels, without_ptx_features
 from mlir_offload.translate.downgrade.table import DowngradeRow, rows_for
 from mlir_offload.translate.downgrade.value import (
@@ -244,6 +250,11 @@ class _Module:
         else:
             strip_attachment(tokens, place)
 
+    def expression(self, tokens: _Tokens, _: DowngradeRow) -> None:
+        """Strip the value of a variable that the release has no operation to compute."""
+        rows = load_limits().debug_operations.values()
+        strip_value(tokens, [row.name for row in rows if row.since > self._reader])
+
     def flag_name(self, tokens: _Tokens, row: DowngradeRow) -> None:
         """Rename a flag of the module."""
         for place, token in enumerate(tokens):
@@ -286,6 +297,7 @@ _CHANGES: Mapping[str, Callable[[_Module, _Tokens, DowngradeRow], None]] = {
     "global": _Module.global_property,
     "field": _Module.field,
     "node": _Module.node,
+    "expression": _Module.expression,
     "flag-name": _Module.flag_name,
     "node-word": _Module.node_word,
     "undeclared": _Module.undeclared,
