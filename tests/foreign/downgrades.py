@@ -39,6 +39,7 @@ _PROMISES = re.compile(
     r'|, !range !\d+|!"expected", |^!\d+ = !\{i\d+ -?\d+, i\d+ -?\d+\}$'
     # Of a label, the column, which releases before 21 do not have.
     r"|(?<=\d), column: \d+(?=\)$)|dead_on_return(?:\(\d+\))? "
+    r"|\b(?:dead_on_unwind|writable) "
     # A version of PTX that a release does not write; it reports that when it generates code.
     r"|\+ptx\d+,"
     # Which stores assign a variable, which LLVM 15 does not have.
