@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 from mlir_offload.toolchain.errors import UsageError
@@ -26,6 +27,8 @@ _LEVELS = {"zlib": range(10), "zstd": range(-7, 23)}
 # 1 KiB, the format's least window, and 128 MiB, the largest that readers take unasked.
 _LEAST_WINDOW_LOG = 10
 _LARGEST_WINDOW_LOG = 27
+# The largest block whose release makes glibc keep as much as that for the next one.
+_KEPT_BYTES = (32 << 20) - (1 << 16)
 DEFAULT_LEVELS = {"zlib": 6, "zstd": 3}
 
 
@@ -43,11 +46,23 @@ def inflate(method: str, data: bytes, size: int, *, is_padded: bool = False) -> 
     if size > limit:
         msg = f"{len(data)} bytes cannot stand for {size}; the limit is {limit}"
         raise ValueError(msg)
+    _keep_freed_memory()
     content = _INFLATE[method](data, size, is_padded)
     if len(content) != size:
         msg = f"the {method} stream holds {len(content)} bytes instead of {size}"
         raise ValueError(msg)
     return content
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Have the memory of one image used for the next one.
+
+    glibc gives large blocks back to the system, and the pages of the next block are zeroed one by one. It keeps
+    blocks up to the size of the largest that was released (mallopt(3), M_MMAP_THRESHOLD): here one that nothing was
+    written to.
+    """
+    bytes(_KEPT_BYTES)
 
 
 def inflate_zlib(data: bytes, size: int) -> bytes:

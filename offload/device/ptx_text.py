@@ -16,9 +16,9 @@ _LANDMARK = re.compile(
     rb"//[^\n]*|/\*|\"[^\"\n]*\"?|[{}]"
     rb"|\.(?<![\w$%.]\.)(?:version|target|address_size|extern|entry|func|global|const|shared)\b"
 )
-# A brace behind a comment or quote on its line may be none.
-_HIDDEN_BRACES = (re.compile(rb"//[^\n{}]*+[{}]"), re.compile(rb"\"[^\n{}]*+[{}]"))
-_SHARED = b".shared"
+# A brace behind a comment or quote on its line, or within a comment of several lines, may be none. Patterns
+# that begin with one character are found much faster than a pattern of both, or than `/*`.
+_HIDDEN_BRACES = (re.compile(rb"/(?:/[^\n{}]*+[{}]|\*)"), re.compile(rb"\"[^\n{}]*+[{}]"))
 _DECLARED_SHARED = re.compile(rb"\.shared\b(?<![\w$%.]\.shared)")
 _TOKEN = re.compile(rb"\s+|//[^\n]*|/\*|\"[^\"\n]*\"?|\.?[\w$%][\w$.]*+(?:::\w++)*+|.")
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F]{1,16}|0[bB][01]{1,64}|[0-9]{1,20})U?")
@@ -78,12 +78,10 @@ class PtxScanner:
             depth += data.count(b"{", place, end) - 1
             place = end + 1
         is_hidden = any(one.search(data, self._place, end + 1) for one in _HIDDEN_BRACES)
-        return -1 if is_hidden or data.find(b"/*", self._place, end) >= 0 else end
+        return -1 if is_hidden else end
 
     def next_shared(self, end: int) -> bool:
         """Move behind the next `.shared` of a declaration before `end`; say whether there is one."""
-        if self._data.find(_SHARED, self._place, end) < 0:
-            return False
         match = _DECLARED_SHARED.search(self._data, self._place, end)
         if match is not None:
             self._place = match.end()

@@ -45,6 +45,7 @@ from mlir_offload.offload.host.module_bitcode import read_host_bitcode
 from mlir_offload.offload.host.object_entry import read_entries
 from mlir_offload.offload.host.text import HostText
 from mlir_offload.offload.interface.function import read_interface
+from mlir_offload.toolchain.bitcode.module import read_bitcode_triples
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, open_view
 from mlir_offload.toolchain.errors import (
     CompatibilityError,
@@ -266,13 +267,14 @@ class _Reader(Struct):
 
     def _llvm_ir(self, part: Part, view: ByteView, problems: Problems, depth: int) -> Part:
         """Return what a module holds: it is a device image itself, or a host that embeds some."""
-        is_text = part.form == FileForm.LLVM_IR
-        hosts = (HostText(view),) if is_text else read_host_bitcode(view)
-        if any(is_device_triple(host.triple) for host in hosts):
-            image = Image(0, "", view.size, file_offset(view), triple=hosts[0].triple)
+        text = HostText(view) if part.form == FileForm.LLVM_IR else None
+        triples = (text.triple,) if text else read_bitcode_triples(view)
+        if any(map(is_device_triple, triples)):
+            image = Image(0, "", view.size, file_offset(view), triple=triples[0])
             return replace(part, images=self._images([FoundImage(image, lambda: view)], depth))
+        hosts = (text,) if text else read_host_bitcode(view)
         made = dict.fromkeys(name for host in hosts for name in host.producers)
-        majors = {llvm_major(name) for name in made} if not is_text else set()
+        majors = {llvm_major(name) for name in made} if not text else set()
         major = majors.pop() if len(majors) == 1 else None
         part = replace(part, producers=tuple(made), llvm_major=major)
         entries = tuple(explained(entry) for host in hosts for entry in host.entries())

@@ -2,7 +2,7 @@
 
 usage: python tests/foreign/device_libraries.py [--releases=15,...,22] [--root=N=DIR] [--amdgcn=NAME=DIR] [--write]
 
-libdevice comes from NVIDIA's wheels on PyPI; --amdgcn names folders of ROCm's libraries (`*.bc`), the installed ones are
+libdevice comes from NVIDIA's wheels on PyPI, and libraries of ROCm from Triton's; --amdgcn names folders of ROCm's libraries (`*.bc`), the installed ones are
 always read. A library fits if the reader takes it and knows its intrinsics, if its back end compiles libdevice, and if
 it makes the version of code objects of an oclc_abi_version library; our checker must say the same. The table goes to
 docs/design/device-libraries.md. Exit status 1 if the checker is wrong.
@@ -35,15 +35,24 @@ from mlir_offload.toolchain.skew.fact import Consumer  # noqa: E402
 from mlir_offload.toolchain.skew.identity import Severity  # noqa: E402
 
 PAGE = ROOT / "docs" / "design" / "device-libraries.md"
-# The wheel that has the libdevice of a release of CUDA.
+# The wheel that has the libdevice of a release of CUDA; that of those left out is the same as before.
 _WHEELS = {
     "11.8": "nvidia-cuda-nvcc-cu11==11.8.89",
     "12.0": "nvidia-cuda-nvcc-cu12==12.0.140",
-    "12.4": "nvidia-cuda-nvcc-cu12==12.4.131",
+    "12.1": "nvidia-cuda-nvcc-cu12==12.1.105",
+    "12.3": "nvidia-cuda-nvcc-cu12==12.3.107",
+    "12.8": "nvidia-cuda-nvcc-cu12==12.8.93",
     "12.9": "nvidia-cuda-nvcc-cu12==12.9.86",
     "13.0": "nvidia-nvvm==13.0.88",
+    "13.1": "nvidia-nvvm==13.1.115",
+    "13.2": "nvidia-nvvm==13.2.86",
+    "13.3": "nvidia-nvvm==13.3.73",
+    "13.4": "nvidia-nvvm==13.4.92",
     "13.5": "nvidia-nvvm==13.5.37",
 }
+_LIBDEVICE = ("libdevice.10.bc",)
+# The same files are in all wheels of Triton from 3.1 on.
+_TRITON, _TRITON_LIBRARIES = "triton==3.5.0", ("ocml.bc", "ockl.bc")
 _INSTALLED = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 _NVIDIA, _AMD = "nvptx64-nvidia-cuda", "amdgcn-amd-amdhsa"
 _CODE_OBJECT = re.compile(r"oclc_abi_version_(\d+)$")
@@ -62,7 +71,10 @@ class Library:
 def libraries(folders: list[str]) -> Iterator[Library]:
     """Return the files: libdevice of each release of CUDA, ocml, ockl and the versions of code objects of ROCm."""
     for release, wheel in _WHEELS.items():
-        yield Library(f"libdevice of CUDA {release}", _libdevice(release, wheel), _NVIDIA)
+        (path,) = _members(f"CUDA-{release}", wheel, _LIBDEVICE)
+        yield Library(f"libdevice of CUDA {release}", path, _NVIDIA)
+    for path in _members("Triton", _TRITON, _TRITON_LIBRARIES):
+        yield Library(f"{path.stem} of Triton", path, _AMD)
     named = {"ROCm's, installed": _INSTALLED} | {
         name: Path(folder) for name, folder in (one.split("=", 1) for one in folders)
     }
@@ -72,18 +84,21 @@ def libraries(folders: list[str]) -> Iterator[Library]:
                 yield Library(f"{path.stem} of {origin}", path, _AMD)
 
 
-def _libdevice(release: str, wheel: str) -> Path:
-    path = default_cache() / "libdevice" / f"{release}.bc"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory() as folder:
-            download_wheel(wheel, Path(folder))
-            content = zipfile.ZipFile(next(Path(folder).iterdir()))
-            name = next(
-                one for one in content.namelist() if "libdevice" in one and one.endswith(".bc")
-            )
-            path.write_bytes(content.read(name))
-    return path
+def _members(name: str, wheel: str, members: Sequence[str]) -> list[Path]:
+    """Return files of a wheel, which is downloaded once."""
+    folder = default_cache() / "device-libraries" / name
+    paths = [folder / member for member in members]
+    if not all(path.exists() for path in paths):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as work:
+            download_wheel(wheel, Path(work))
+            content = zipfile.ZipFile(next(Path(work).iterdir()))
+            for path in paths:
+                names = content.namelist()
+                path.write_bytes(
+                    content.read(next(one for one in names if one.endswith(f"/{path.name}")))
+                )
+    return paths
 
 
 def outcome(library: Library, reader: Reader, newest: Reader) -> str:
@@ -126,7 +141,8 @@ LLVM does. `tests/foreign/device_libraries.py` writes this page; do not edit it.
 
     python tests/foreign/device_libraries.py --releases=15,16,17,18,19,20,21,22,23 --root=23=DIR --amdgcn=NAME=DIR --write
 
-libdevice comes from NVIDIA's wheels, ROCm's libraries from Debian 12 (installed) and newer releases of Debian.
+libdevice comes from NVIDIA's wheels, ROCm's libraries from Triton's, Debian 12 (installed) and newer releases of Debian.
+CUDA 12.2 has the libdevice of 12.1, CUDA 12.4 to 12.6 that of 12.3.
 A library *fits* if the release reads it and knows its intrinsics, and if its back end compiles libdevice. A library
 `oclc_abi_version_N` is *wrong* if the hidden arguments of version N begin with another one than those of the version that
 the release makes unless an option chooses one: a kernel would read its arguments where they are not (AM001).

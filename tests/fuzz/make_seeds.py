@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 SEEDS = Path(__file__).parent / "seeds"
@@ -23,6 +24,11 @@ THIN = {
     "itself": b"thin-itself.a",
     "longer": b"n" * 5000,
     "above": b"../" * 600 + b"x.o",
+}
+# A fat binary in an object for Windows and one for macOS.
+EMBEDDED = {
+    "x86_64-pc-windows-msvc": '.section .nv_fatbin,"dr"\n.incbin "k.fatbin"\n',
+    "arm64-apple-macos": '.section __NV_CUDA,__nv_fatbin\n.incbin "k.fatbin"\n',
 }
 PTX = """\
 .version 7.0
@@ -81,10 +87,26 @@ def _make(folder: Path) -> None:
     run(clang, *embed, "-o", "embedded.o")
     run(clang, *embed, "-emit-llvm", "-o", "embedded.bc")
     run(LLVM / "llvm-ar", "crD", "embedded.a", "embedded.o", "host.o")
+    _foreign_objects(folder, run)
+    options = ("-O1", "-g", "-fdebug-compilation-dir=.", "-x", "c", "-c", "host.src", "-o")
+    run(clang, "-flto=thin", *options, "thin.bc")
+    run(clang, "-flto", "-ffat-lto-objects", *options, "fat.o")
     bundler = ("-type=o", "-input=/dev/null", "-input=amd.hsaco")
     targets = "-targets=host-x86_64-unknown-linux-gnu-,hip-amdgcn-amd-amdhsa--gfx90a"
     run(LLVM / "clang-offload-bundler", *bundler, targets, "-output=amd.hipfb")
     run(LLVM / "clang-offload-bundler", *bundler, targets, "-compress", "-output=amd.ccob")
+
+
+def _foreign_objects(folder: Path, run: Callable[..., None]) -> None:
+    for triple, text in EMBEDDED.items():
+        (folder / f"{triple}.src").write_text(text, encoding="utf-8")
+        command = (f"--target={triple}", "-x", "assembler", "-c", f"{triple}.src", "-o")
+        run(LLVM / "clang", *command, f"{triple}.o")
+    coff, mach_o = (f"{triple}.o" for triple in EMBEDDED)
+    # It has the date of the link, unless told otherwise.
+    run(LLVM / "lld-link", "/dll", "/noentry", "/timestamp:0", coff, "/out:embedded.dll")
+    run(LLVM / "llvm-lib", coff, "/out:embedded.lib")
+    run(LLVM / "llvm-lipo", "-create", "-segalign", "arm64", "8", mach_o, "-output", "universal.o")
 
 
 if __name__ == "__main__":

@@ -25,14 +25,19 @@ with atheris.instrument_imports(include=["mlir_offload"]):
     from mlir_offload.offload.container.fatbin import read_fatbins
     from mlir_offload.offload.container.mob_archive import read_archive
     from mlir_offload.offload.container.mob_manifest import read_manifest
+    from mlir_offload.offload.device.bitcode import read_device_bitcode
     from mlir_offload.offload.device.code import read_device_code
     from mlir_offload.offload.elf import read_elf
     from mlir_offload.offload.file.contents_reader import read_contents_of
     from mlir_offload.offload.file.verify import verify_contents
     from mlir_offload.offload.host.object_entry import read_entries
     from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
+    from mlir_offload.toolchain.bitcode.skew import check_module
     from mlir_offload.toolchain.byte_view import ByteView, memory_view
+    from mlir_offload.toolchain.skew.fact import Consumer
 from mlir_offload.toolchain.errors import MlirOffloadError
+
+_OLDEST = 15
 
 
 def _elf(view: ByteView) -> None:
@@ -53,6 +58,16 @@ def _bundles(view: ByteView) -> None:
             image.content.whole()
 
 
+def _bitcode(view: ByteView) -> None:
+    # What check does: it reads all records that an older release may not know.
+    for module in read_bitcode_modules(view):
+        list(check_module(module, Consumer(_OLDEST)))
+
+
+def _hashed_bitcode(view: ByteView) -> None:
+    read_device_bitcode(view, with_hashes=True)
+
+
 def _mob(view: ByteView) -> None:
     read_manifest(read_archive(view), "file")
 
@@ -68,7 +83,8 @@ READERS: tuple[Callable[[ByteView], object], ...] = (
     read_binary,
     _bundles,
     _fatbins,
-    read_bitcode_modules,
+    _bitcode,
+    _hashed_bitcode,
     read_device_code,
     _mob,
     _contents,

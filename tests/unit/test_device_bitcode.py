@@ -11,10 +11,13 @@ from support.bitcode_corpus import RELEASES, assemble, compile_bitcode, tool
 
 from mlir_offload.offload.device.bitcode import llvm_major, read_device_bitcode
 from mlir_offload.offload.device.kernel import DeviceCode, KernelParameter
+from mlir_offload.offload.file.contents_reader import read_contents_of
 from mlir_offload.offload.host.bitcode import embedded_objects, offload_entries
 from mlir_offload.toolchain.bitcode import body, reference
+from mlir_offload.toolchain.bitcode.bitstream import Record
 from mlir_offload.toolchain.bitcode.body import Entry
 from mlir_offload.toolchain.bitcode.constant import ConstantTable
+from mlir_offload.toolchain.bitcode.global_value import GlobalReader, Symbol
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import memory_view
 
@@ -385,6 +388,23 @@ def test_a_listing_reads_no_more_bodies_than_it_takes(
 
     assert code_of(data).undefined == undefined
     assert len(read) == bodies
+
+
+@pytest.mark.llvm(22)
+def test_a_listing_reads_the_symbols_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "\n".join(f"define void @f{number}() {{ ret void }}" for number in range(50))
+    data = assemble(22, f'target triple = "nvptx64-nvidia-cuda"\n{text}')
+    read_symbol, read = GlobalReader.read, []
+
+    def counted(reader: GlobalReader, record: Record) -> Symbol:
+        read.append(record)
+        return read_symbol(reader, record)
+
+    monkeypatch.setattr(GlobalReader, "read", counted)
+    part = read_contents_of(memory_view(data), "x.bc")
+
+    assert [image.triple for image in part.images] == ["nvptx64-nvidia-cuda"]
+    assert len(read) == 50
 
 
 @pytest.mark.llvm(22)

@@ -112,6 +112,13 @@ SAMPLES = {
         "  #dbg_assign(i32 %a, !8, !DIExpression(), !10, ptr %x, !DIExpression(), !9)"
     )
     + "!10 = distinct !DIAssignID()\n",
+    "dbg-assign-call": traced(
+        "  %x = alloca i32, !DIAssignID !10\n"
+        "  call void @llvm.dbg.assign(metadata i32 %a, metadata !8, metadata !DIExpression(), "
+        "metadata !10, metadata ptr %x, metadata !DIExpression()), !dbg !9"
+    )
+    + "!10 = distinct !DIAssignID()\n"
+    "declare void @llvm.dbg.assign(metadata, metadata, metadata, metadata, metadata, metadata)\n",
     "assign-id": function("%x = alloca i32, !DIAssignID !0") + "!0 = distinct !DIAssignID()\n",
     "dbg_declare_value": traced("  #dbg_declare_value(i32 %a, !8, !DIExpression(), !9)"),
     "fields-of-22": '!named = !{!0}\n!0 = !DIBasicType(name: "dataSize:", size: 32, dataSize: 8)\n',
@@ -120,6 +127,17 @@ SAMPLES = {
 }  # fmt: skip
 # What an older release reads silently, and wrongly: a text of its own says what is right.
 SILENT = {
+    "debug-operations": (
+        traced(
+            "  #dbg_value(i32 %a, !8, !DIExpression(DW_OP_lit1, DW_OP_rot, DW_OP_stack_value), !9)"
+        ),
+        "#dbg_value(i32 poison, !8, !DIExpression(), !9)",
+    ),
+    "thread-local": (
+        "@x = thread_local global i32 0\ndeclare ptr @llvm.threadlocal.address.p0(ptr)\n"
+        + function("%y = call align 4 ptr @llvm.threadlocal.address.p0(ptr align 4 @x)"),
+        "%y = getelementptr i8, ptr @x, i64 0\n",
+    ),
     "stack": (
         "declare ptr @llvm.stacksave.p0()\n" + function("%x = call ptr @llvm.stacksave.p0()"),
         "%x = call ptr @llvm.stacksave()",
@@ -290,6 +308,30 @@ def test_what_an_older_release_misreads_in_silence_is_put_in_its_own_words(what:
     assert expected not in text
 
 
+@pytest.mark.llvm(16)
+@pytest.mark.llvm(15)
+@pytest.mark.parametrize("reader", [15, 16])
+@pytest.mark.parametrize(
+    ("value", "operations"),
+    [
+        ("i32 %a", "DW_OP_lit0, DW_OP_ne, DW_OP_stack_value"),
+        ("<2 x i32> splat (i32 1)", "DW_OP_ne, DW_OP_LLVM_fragment, 0, 16"),
+        ("!DIArgList(i32 %a, i32 1)", "DW_OP_LLVM_arg, 0, DW_OP_LLVM_arg, 1, DW_OP_ne"),
+        ("!{}", "DW_OP_ne"),
+    ],
+)
+def test_a_value_that_an_older_release_cannot_compute_costs_no_other_debug_information(
+    value: str, operations: str, reader: int
+) -> None:
+    record = f"  #dbg_value({value}, !8, !DIExpression({operations}), !9)"
+    older = downgrade(traced(record), reader=reader)
+    opt = (f"/usr/lib/llvm-{reader}/bin/opt", "-passes=verify", "-S", "-o", "-")
+    read = subprocess.run(opt, input=older, capture_output=True, text=True, check=True)
+    assert "!DICompileUnit" in read.stdout
+    assert " poison, metadata " in read.stdout
+    assert ("DW_OP_LLVM_fragment, 0, 16)" in read.stdout) is ("fragment" in operations)
+
+
 @pytest.mark.llvm(22)
 @pytest.mark.parametrize("what", NEWER)
 def test_text_of_llvm_23_is_put_so_that_llvm_22_reads_it(what: str) -> None:
@@ -339,8 +381,7 @@ def test_text_for_its_own_release_is_not_changed(what: str) -> None:
 @pytest.mark.parametrize("reader", READERS)
 def test_what_was_downgraded_is_not_changed_again(reader: int) -> None:
     for what, text in SAMPLES.items():
-        is_refused = what == "dbg_assign" and reader < ROWS["assign-id"].since
-        if not is_refused and reader < ROWS[what].since and not ROWS[what].is_refused:
+        if reader < ROWS[what].since and not ROWS[what].is_refused:
             older = downgrade(text, reader=reader)
             assert downgrade(older, reader=reader) == older
 

@@ -127,6 +127,21 @@ def read_bitcode_modules(view: ByteView) -> tuple[BitcodeModule, ...]:
     return tuple(modules)
 
 
+def read_bitcode_triples(view: ByteView) -> tuple[str, ...]:
+    """Return the triple of each module, empty where it has none; what follows that is not read.
+
+    Raises VerificationError where the file is not bitcode, or malformed up to there.
+    """
+    stream = BitStream(unwrapped(view))
+    modules = _outer_modules(stream, outer_blocks(stream))
+    return tuple(_triple(BlockReader(stream.anew(), one.module)) for one in modules)
+
+
+def _triple(reader: BlockReader) -> str:
+    found = (one.string() for one in reader.records() if one.code == ModuleCode.TRIPLE)
+    return next(found, "")
+
+
 def unwrapped(view: ByteView) -> ByteView:
     """Return the bitstream: Darwin puts a header before it that tells offset and size."""
     form = "LLVM bitcode"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from msgspec import Struct
 
@@ -15,12 +15,15 @@ from mlir_offload.translate.ir_tokens import (
     group_start,
     operands,
     spell,
+    tokenize,
     trim,
     type_end,
 )
 
 NewValue = Callable[[], str]
 _INTRINSIC = "@llvm."
+_VALUE_RECORDS = ("#dbg_value", "#dbg_assign")
+_FRAGMENT = "DW_OP_LLVM_fragment"
 _PLACE = ir_pattern("{`name:word`}")
 
 
@@ -90,6 +93,22 @@ def rewrite_record(tokens: list[Token], row: DowngradeRow, _: NewValue) -> Repla
     indent = spell(tokens[:place])
     lines = [f"{indent}{_filled(line, words)}\n" for line in row.lines]
     return Replacement(lines, row.declare)
+
+
+def strip_value(tokens: list[Token], unknown: Collection[str]) -> None:
+    """Leave the variable of a debug record without a value if an operation of `unknown` computes it."""
+    place = next((i for i, token in enumerate(tokens) if token.kind is not TokenKind.SPACE), 0)
+    if tokens[place].text not in _VALUE_RECORDS:
+        return
+    value, variable, expression, *rest = operands(tokens, place + 1)
+    if not any(token.is_word(*unknown) for token in expression):
+        return
+    fragment = next((i for i, token in enumerate(expression) if token.is_word(_FRAGMENT)), -1)
+    kept = f"!DIExpression({spell(expression[fragment:-1])})"
+    # Of several values, or none, any type will do.
+    kind = "i32" if value[0].text.startswith("!") else spell(value[: type_end(value, 0)])
+    parts = (f"{kind} poison", spell(variable), kept, *map(spell, rest))
+    tokens[place + 1 : group_end(tokens, place + 1)] = tokenize(f"({', '.join(parts)})")
 
 
 def _filled(line: str, words: Mapping[str, str]) -> str:

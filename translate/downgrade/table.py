@@ -32,6 +32,7 @@ FORMS = frozenset(
             "field",
             "node",
             "node-word",
+            "expression",
             "number",
         ),
     )

@@ -15,6 +15,7 @@ from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.pattern import ir_any, ir_line, ir_pattern
 from mlir_offload.toolchain.skew.fact import Consumer
 from mlir_offload.toolchain.skew.identity import Severity
+from mlir_offload.toolchain.skew.limits import load_limits
 from mlir_offload.toolchain.skew.number import older_numbers
 from mlir_offload.toolchain.skew.rule import load_rules
 from mlir_offload.toolchain.skew.text import check_text
@@ -23,10 +24,20 @@ from mlir_offload.translate.downgrade.attribute import (
     strip_attribute,
     take_result_range,
 )
-from mlir_offload.translate.downgrade.call import declaration_of, rewrite_call, rewrite_record
+from mlir_offload.translate.downgrade.call import (
+    declaration_of,
+    rewrite_call,
+    rewrite_record,
+    strip_value,
+)
 from mlir_offload.translate.downgrade.kernel import annotate_kernels, without_ptx_features
 from mlir_offload.translate.downgrade.table import DowngradeRow, rows_for
-from mlir_offload.translate.downgrade.value import strip_flags, strip_property, write_out_splat
+from mlir_offload.translate.downgrade.value import (
+    strip_attachment,
+    strip_flags,
+    strip_property,
+    write_out_splat,
+)
 from mlir_offload.translate.ir_tokens import Token, TokenKind, remove, spell, tokenize
 
 _Tokens = list[Token]
@@ -228,10 +239,21 @@ class _Module:
         strip_property(tokens, tuple(labels))
 
     def node(self, tokens: _Tokens, row: DowngradeRow) -> None:
-        """Refuse a kind of node of debug information."""
-        for token in tokens:
-            if token.text in row.names:
-                raise self.refuse(row, token.text[1:])
+        """Refuse a kind of node of debug information, or strip it and what attaches it."""
+        place = next((i for i, token in enumerate(tokens) if token.text in row.names), None)
+        if place is None:
+            return
+        if row.is_refused:
+            raise self.refuse(row, tokens[place].text[1:])
+        if self.is_metadata(tokens):
+            tokens[:] = [Token(TokenKind.SPACE, "\n")]
+        else:
+            strip_attachment(tokens, place)
+
+    def expression(self, tokens: _Tokens, _: DowngradeRow) -> None:
+        """Strip the value of a variable that the release has no operation to compute."""
+        rows = load_limits().debug_operations.values()
+        strip_value(tokens, [row.name for row in rows if row.since > self._reader])
 
     def flag_name(self, tokens: _Tokens, row: DowngradeRow) -> None:
         """Rename a flag of the module."""
@@ -275,6 +297,7 @@ _CHANGES: Mapping[str, Callable[[_Module, _Tokens, DowngradeRow], None]] = {
     "global": _Module.global_property,
     "field": _Module.field,
     "node": _Module.node,
+    "expression": _Module.expression,
     "flag-name": _Module.flag_name,
     "node-word": _Module.node_word,
     "undeclared": _Module.undeclared,

@@ -68,6 +68,15 @@ def strip_property(tokens: list[Token], names: Collection[str]) -> None:
             )
 
 
+def strip_attachment(tokens: list[Token], place: int) -> None:
+    """Remove the metadata of a kind from an instruction, with the comma before it."""
+    before = next(i for i in range(place, -1, -1) if i == 0 or tokens[i].text == ",")
+    node = next(
+        (i for i in range(place + 1, len(tokens)) if tokens[i].kind is TokenKind.NAME), place
+    )
+    del tokens[before : node + 1]
+
+
 def write_out_splat(tokens: list[Token]) -> None:
     """Write each `splat (TYPE VALUE)` as the vector that it represents."""
     place = 0
