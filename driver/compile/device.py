@@ -174,11 +174,17 @@ def _run_lowering(
         triple=lowering.triple,
         rdc=bool(context.options.gpu_rdc),
         fp_contract=context.options.device_flags.fp_contract,
+        mark_barriers=_is_for_cpu(context, lowering),
         output=alone,
     )
     executor.step(unwrap, decides=True)
     translate = translate_command(context.mlir, alone, text)
     executor.tool(translate, text, decides=True, diagnose=diagnose)
+
+
+def _is_for_cpu(context: BuildContext, lowering: DeviceLowering) -> bool:
+    """Say whether code for the CPU is made of what is lowered so."""
+    return lowering == DeviceLowering() and any(target.is_cpu for target in context.targets)
 
 
 def _prepare(context: BuildContext, targets: Sequence[Target]) -> None:
@@ -256,6 +262,7 @@ def _lower(
         triple=units[0].lowering.triple,
         rdc=bool(context.options.gpu_rdc),
         fp_contract=context.options.device_flags.fp_contract,
+        mark_barriers=_is_for_cpu(context, units[0].lowering),
         output=alone,
     )
     executor.step(separate, decides=True)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.offload.host.module import next_metadata_number
-from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, name_of
+from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, encoded, name_of
 from mlir_offload.offload.ir_syntax import reference as spelled
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 
@@ -151,6 +151,13 @@ def label_of(line: str) -> str | None:
 def symbol(name: str) -> str:
     """Return the name as a reference to a global value."""
     return f"@{spelled(name)}"
+
+
+def c_string(text: str) -> str:
+    """Return a string of C, its type and its bytes, with no quotes that could be taken for others."""
+    content = encoded(text)
+    spelled = "".join(f"\\{byte:02X}" for byte in content)
+    return f'[{len(content) + 1} x i8] c"{spelled}\\00"'
 
 
 def references(lines: Iterable[str]) -> frozenset[str]:
