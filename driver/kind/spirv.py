@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile.image import ImageFile, kernels_of, user_libraries
+from mlir_offload.driver.compile.image import ImageFile, kernels_of, run_on_kernels, user_libraries
 from mlir_offload.driver.compile.kind_build import KindBuild
 from mlir_offload.driver.compile.older import older_text
 from mlir_offload.driver.option.compile_options import DeviceCode
@@ -49,16 +49,15 @@ def _make_image(
     ready, code = image.with_suffix(".ll"), image.with_suffix(".spv")
     older = older_text(context, lowered, context.consumer, str(source))
     kernels, location = kernels_of(module), str(source)
-    executor.step(
-        SpirvIr(
-            source=older,
-            kernels=kernels,
-            rdc=bool(context.options.gpu_rdc),
-            llvm=context.consumer,
-            location=location,
-            output=ready,
-        )
+    step = SpirvIr(
+        source=older,
+        kernels=kernels,
+        rdc=bool(context.options.gpu_rdc),
+        llvm=context.consumer,
+        location=location,
+        output=ready,
     )
+    run_on_kernels(context, module, step)
     bitcode = spirv_bitcode_command(
         context.llvm,
         ready,

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mlir_offload.offload.host.module import kernel_signatures, next_metadata_number
 from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
-from mlir_offload.toolchain.errors import SourceError, ToolchainError
+from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table, table_cache, with_learned
@@ -23,6 +23,7 @@ from mlir_offload.translate.device_ir import (
     with_flushing_functions,
     with_target,
 )
+from mlir_offload.translate.kernel_parameter import ParameterTypeError
 from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering, OtherVendor
 
 if TYPE_CHECKING:
@@ -94,13 +95,12 @@ def nvptx_device_ir(
 
 
 def _check_parameters(ll_text: str) -> None:
-    """Raise SourceError for a parameter whose type PTX does not have: the back end writes it all the same, or crashes."""
+    """Raise ParameterTypeError for a parameter whose type PTX does not have: the back end writes it all the same, or crashes."""
     for kernel, types in kernel_signatures(ll_text).items():
         for kind in types:
             if kind in _UNKNOWN or (_INTEGER.fullmatch(kind) and kind not in _INTEGERS):
-                msg = f"kernel '{kernel}' has a parameter of type {kind}, which PTX does not have"
                 hint = "pass a wider integer, of 8, 16, 32, 64 or 128 bits, or f64"
-                raise SourceError(msg, hint=hint)
+                raise ParameterTypeError(kernel, kind, "which PTX does not have", hint=hint)
 
 
 def with_flushed_subnormals(ll_text: str) -> str:

@@ -29,6 +29,7 @@ from mlir_offload.translate.cpu.text import (
     symbol,
 )
 from mlir_offload.translate.device_ir import LINK_LIBRARY
+from mlir_offload.translate.kernel_parameter import ParameterTypeError
 from mlir_offload.translate.spirv.assertion import with_failures
 from mlir_offload.translate.spirv.bfloat import without_bfloat
 from mlir_offload.translate.spirv.call import (
@@ -308,8 +309,11 @@ def _checked_parameter(parameter: str, kernel: str) -> str:
     vector = _VECTOR.fullmatch(kind)
     is_passed = kind.startswith("ptr") or (vector["element"] if vector else kind) in _PASSED
     if " byval(" in parameter or not is_passed:
-        msg = f"kernel '{kernel}' has a parameter of type {kind}, which a kernel for spirv64 cannot take"
-        raise SourceError(msg, hint="pass its members one by one, or in memory")
+        why, hint = (
+            "which a kernel for spirv64 cannot take",
+            "pass its members one by one, or in memory",
+        )
+        raise ParameterTypeError(kernel, kind, why, hint=hint)
     return parameter
 
 
