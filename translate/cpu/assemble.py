@@ -12,7 +12,7 @@ from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern, ir_words
 from mlir_offload.translate.barrier_place import without_mark
 from mlir_offload.translate.cpu.bfloat import bfloat_support
-from mlir_offload.translate.cpu.debug_nodes import DebugNodes
+from mlir_offload.translate.cpu.debug_nodes import DebugNodes, with_retained_variables
 from mlir_offload.translate.cpu.intrinsics import (
     ITEM_TYPE,
     RUNTIME_DECLARATIONS,
@@ -82,7 +82,7 @@ def device_parts(
         globals=(*_plain_globals(module, rewritten), *_aliases(rewritten), *_places(rewritten)),
         declarations=tuple(_declarations(module, rewritten)),
         functions=_name_items(rewritten, frozenset(kernels), tuple(attributes)),
-        tail=tuple(_kept_metadata(module)),
+        tail=tuple(with_retained_variables(_kept_metadata(module))),
     )
     definitions = [(r.name, r.definition) for r in rewritten.replacements if r.definition]
     return device, (*definitions, *_shared_definitions(rewritten))
