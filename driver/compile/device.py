@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.driver.compile import precompiled_image
 from mlir_offload.driver.compile.context import BuildContext
@@ -16,8 +17,9 @@ from mlir_offload.driver.compile.kind_build import build_of, builds_of
 from mlir_offload.driver.step import device
 from mlir_offload.driver.step.program import Join, Part, Separate
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles
+from mlir_offload.driver.step.step import TextStep
 from mlir_offload.driver.system.parallel import parallel_map, run_concurrently
-from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate import diagnostics
@@ -153,6 +155,26 @@ def lower_with_lines(
     command = device_command(context, module, lowering, target, low, has_lines=True)
     _run_lowering(context, source, command, low, lowering, text)
     return text
+
+
+def with_line(
+    context: BuildContext,
+    source: Path,
+    module: ModuleFile,
+    target: Target,
+    step: TextStep,
+    error: SourceError,
+) -> SourceError:
+    """Return the error of a step with its line, which only a module that is lowered with lines has."""
+    if context.options.debug:
+        return error
+    text = lower_with_lines(context, source, module, target)
+    output = text.with_suffix(f".{target.arch}.ll")
+    try:
+        context.executor.step(replace(step, source=text, output=output))
+    except type(error) as located:
+        return located
+    return error
 
 
 def _run_lowering(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.compile import device as device_code
 from mlir_offload.driver.compile.image import ImageFile, kernels_of, run_on_kernels, user_libraries
 from mlir_offload.driver.compile.kind_build import KindBuild
 from mlir_offload.driver.compile.older import older_text
@@ -17,7 +18,11 @@ from mlir_offload.driver.step.spirv import SpirvCheck, SpirvIr
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed, tool_failed
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.translate.spirv.module import spirv_bitcode_command, spirv_code_command
+from mlir_offload.translate.spirv.module import (
+    NotInSpirvError,
+    spirv_bitcode_command,
+    spirv_code_command,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +62,10 @@ def _make_image(
         location=location,
         output=ready,
     )
-    run_on_kernels(context, module, step)
+    try:
+        run_on_kernels(context, module, step)
+    except NotInSpirvError as error:
+        raise device_code.with_line(context, source, module, target, step, error) from None
     bitcode = spirv_bitcode_command(
         context.llvm,
         ready,

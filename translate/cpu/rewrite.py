@@ -9,9 +9,9 @@ from zlib import crc32
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.offload.ir_syntax import LLVM_IR, string_of, without_linkage
+from mlir_offload.offload.ir_syntax import LLVM_IR, without_linkage
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.pattern import ir_pattern, ir_words
+from mlir_offload.toolchain.pattern import ir_words
 from mlir_offload.translate.barrier_place import read_places
 from mlir_offload.translate.cpu.asynchronous import asm_call
 from mlir_offload.translate.cpu.foreign import exported_names, foreign_function
@@ -24,16 +24,13 @@ from mlir_offload.translate.cpu.text import (
     DeviceModule,
     Function,
     callee_name,
+    location_of,
     references,
     symbol,
 )
 
 CONTEXT = "%mo.c"
 _DROPPED = ir_words("ptx_kernel", "ptx_device", "unnamed_addr", "local_unnamed_addr", "dso_local")
-_DEBUG_LOCATION = ir_pattern("!dbg `node:node`")
-_PLACE = ir_pattern("line: `line:number``(`, column: `column:number``)?``some`scope: `scope:node`")
-_FILE = ir_pattern("file: `file:node`")
-_FILE_NAME = ir_pattern('filename: "`name:string`"')
 
 
 class RewrittenModule(Struct, frozen=True):
@@ -215,14 +212,14 @@ class _Calls:
         return SourceError(
             f"device function @{callee} is not defined for the CPU",
             hint="define it, compile with -fgpu-rdc where another file does, or name its library: --device-lib=",
-            location=_location(self._module, line),
+            location=location_of(self._module, line),
         )
 
     def _unsupported(self, what: str, line: str) -> NotOnCpuError:
         return NotOnCpuError(
             f"{what} is not supported on the CPU",
             hint="leave 'host' out of --offload-arch, or replace the operation",
-            location=_location(self._module, line),
+            location=location_of(self._module, line),
         )
 
 
@@ -230,25 +227,3 @@ def _with_arguments(match: re.Match[str], callee: str, extra: tuple[str, ...]) -
     rest = match["rest"]
     comma = ", " if extra and not rest.startswith(")") else ""
     return f"{match['head']}{callee}({', '.join(extra)}{comma}{rest}"
-
-
-def _location(module: DeviceModule, line: str) -> str:
-    """Return file:line:column of an instruction that carries debug information."""
-    reference = _DEBUG_LOCATION.search(line)
-    if reference is None:
-        return ""
-    nodes = {
-        key: text
-        for entry in module.tail
-        if entry.startswith("!")
-        for key, text in [entry.split(" = ", 1)]
-    }
-    node = nodes.get(reference[1], "")
-    place = _PLACE.search(node)
-    if place is None:
-        return ""
-    file = _FILE.search(nodes.get(place[3], ""))
-    name = _FILE_NAME.search(nodes.get(file[1], "") if file else "")
-    return ":".join(
-        part for part in (string_of(name[1]) if name else "", place[1], place[2]) if part
-    )

@@ -25,6 +25,7 @@ from mlir_offload.translate.cpu.text import (
     Function,
     callee_name,
     first_type,
+    location_of,
     parse_device_module,
     symbol,
 )
@@ -182,13 +183,13 @@ class _Calls(Struct):
             return line
         if " asm " in line:
             what = "inline assembly"
-            raise _unsupported(what)
+            raise _unsupported(what, self.module, line)
         match = CALL.match(line)
         if match is None:
             return line
         if match["callee"].startswith("%"):
             what = "a call of a function whose name is not known"
-            raise _unsupported(what)
+            raise _unsupported(what, self.module, line)
         name = callee_name(match["callee"])
         types = _argument_types(match["rest"])
         found = find_spirv_function(name, _result_type(match["type"]), types)
@@ -197,7 +198,7 @@ class _Calls(Struct):
             return _converted(line, match["callee"], symbol(found.symbol))
         if name.startswith(("llvm.nvvm.", "__nv_")) or name in _LACKING:
             what = f"a call of {name}"
-            raise _unsupported(what)
+            raise _unsupported(what, self.module, line)
         if name.startswith("llvm.") or "call spir_func " in match["head"]:
             self._declare(name)
             return line
@@ -227,7 +228,7 @@ class _Calls(Struct):
         found = atomic_function(match["operation"], match["type"]) if match else None
         if match is None or found is None:
             what = f"atomicrmw {' '.join(line.split()[3:4])} of this type"
-            raise _unsupported(what)
+            raise _unsupported(what, self.module, line)
         self._use(found)
         address, lines = match["address"], []
         if match["space"] != "4":
@@ -347,6 +348,11 @@ def _internal_variable(line: str) -> str:
     return f"{head} = internal {rest}"
 
 
-def _unsupported(what: str) -> SourceError:
+class NotInSpirvError(SourceError):
+    """An operation that SPIR-V does not have; with debug information the error has a line."""
+
+
+def _unsupported(what: str, module: DeviceModule, line: str) -> NotInSpirvError:
     hint = "leave spirv64 out of --offload-arch, or rewrite the kernel without it"
-    return SourceError(f"{what} is not supported for spirv64", hint=hint)
+    message, place = f"{what} is not supported for spirv64", location_of(module, line)
+    return NotInSpirvError(message, hint=hint, location=place)
