@@ -32,9 +32,9 @@ def mark_barriers(operations: Iterable[Operation], locations: Locations) -> None
             function.set_attribute(_PASSTHROUGH, Attribute(f"[{', '.join((*given, own))}]"))
 
 
-def without_mark(attributes: str) -> str:
-    """Return a line of attributes without the places of barriers."""
-    return _MARK.sub("", attributes)
+def without_marks(text: str) -> str:
+    """Return concealed text without the places of barriers; LLVM takes no group without attributes."""
+    return _MARK.sub("", text).replace(" = { }", " = { nounwind }") if _NAME in text else text
 
 
 def read_places(attributes: Iterable[str], head: str) -> Iterator[str]:

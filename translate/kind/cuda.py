@@ -14,6 +14,7 @@ from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table, table_cache, with_learned
 from mlir_offload.toolchain.target import Kind, sm_number
+from mlir_offload.translate import barrier_place
 from mlir_offload.translate.device_ir import (
     LINK_LIBRARY,
     has_bulk_copies,
@@ -76,7 +77,7 @@ def nvptx_device_ir(
     down to lines, as with nvcc's -lineinfo. With `keeps_functions` what is external stays so, for
     files that call it.
     """
-    text = concealed(ll_text)
+    text = barrier_place.without_marks(concealed(ll_text))
     if flushes_subnormals:
         text = with_flushed_subnormals(text)
     triple, layout = _target(llvm_major)
