@@ -16,7 +16,7 @@ from msgspec import Struct
 from mlir_offload.toolchain.digest import sha256
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.translate.mlir.module import Locations
+from mlir_offload.translate.mlir.module import Locations, parse_module
 from mlir_offload.translate.mlir.operation import Operation, Value, function_type
 from mlir_offload.translate.mlir.syntax import (
     Attribute,
@@ -48,6 +48,14 @@ POINTER_HINT = (
     "pass its pointer, as C++ takes it: memref.extract_aligned_pointer_as_index, "
     "arith.index_cast to i64, llvm.inttoptr"
 )
+
+
+def place_of_kernel(text: str, symbol: str) -> str:
+    """Return `file:line:column` of a kernel of a device module, or an empty string."""
+    module = parse_module(text)
+    functions = (one for one in module.operation.walk_inside() if one.name in _FUNCTIONS)
+    found = next((one for one in functions if one.symbol == symbol), None)
+    return Locations(module.aliases).of(found) if found else ""
 
 
 class Kernel(Struct, frozen=True):

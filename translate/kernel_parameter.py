@@ -7,8 +7,18 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.mlir.operation import Operation, function_type
 from mlir_offload.translate.mlir.syntax import MLIR, Attribute, parse_shaped
+
+
+class ParameterTypeError(SourceError):
+    """A `kernel` takes a parameter of a type that its target does not have, found in its LLVM IR."""
+
+    def __init__(self, kernel: str, kind: str, why: str, *, hint: str) -> None:
+        """Name the kernel as its image does."""
+        super().__init__(f"kernel '{kernel}' has a parameter of type {kind}, {why}", hint=hint)
+        self.kernel = kernel
 
 
 class ParameterForm(StrEnum):

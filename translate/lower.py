@@ -15,7 +15,7 @@ from mlir_offload.toolchain.errors import SourceError, ToolFailedError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, as_operand
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, SPIRV_TRIPLE, kind_of_triple
-from mlir_offload.translate import gpu_module, narrow_dimension
+from mlir_offload.translate import barrier_place, gpu_module, narrow_cast, narrow_dimension
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,
     has_tensors,
@@ -290,17 +290,24 @@ def unwrap_device(
     *,
     keeps_functions: bool = False,
     contraction: Contraction = Contraction.ON,
+    marks_barriers: bool = False,
 ) -> str:
     """Return the lowered device module as a top-level module that mlir-translate takes.
 
     Only kernels keep external linkage, so that helper functions of equal names in two modules link;
     with `keeps_functions` public ones do too, for other files to call. `contraction` says where products
-    and sums may be fused.
+    and sums may be fused; with `marks_barriers` functions carry the places of their barriers.
     (`mlir-translate --no-implicit-module` on a lone gpu.module crashes LLVM 19 and 22 where an
     operation's verifier asks for the data layout.) Raises SourceError for operations left over.
     """
     module = parse_module(text)
-    return unwrapped(module, triple, keeps_functions=keeps_functions, contraction=contraction)
+    return unwrapped(
+        module,
+        triple,
+        keeps_functions=keeps_functions,
+        contraction=contraction,
+        marks_barriers=marks_barriers,
+    )
 
 
 def unwrapped(
@@ -309,6 +316,7 @@ def unwrapped(
     *,
     keeps_functions: bool = False,
     contraction: Contraction = Contraction.ON,
+    marks_barriers: bool = False,
 ) -> str:
     """Return what `unwrap_device` does of a module that is read already."""
     locations = Locations(module.aliases)
@@ -321,11 +329,15 @@ def unwrapped(
     # Passes add declarations (of __assertfail, for one) next to the gpu.module or inside of it.
     others = [op for op in module.operations if op is not device]
     body = [op for op in (*others, *device.operations) if op.name != "gpu.module_end"]
-    check_lowered(body, locations, place=_PLACES[triple], triple=triple)
+    if _left_in(body, triple):
+        narrow_cast.resolve_casts(body)
+        check_lowered(body, locations, place=_PLACES[triple], triple=triple)
     for operation in body:
         if not (keeps_functions and _is_public(operation)):
             _internalize(operation)
     set_contraction(body, contraction)
+    if marks_barriers:
+        barrier_place.mark_barriers(body, locations)
     if triple == AMDGPU_TRIPLE:
         narrow_dimension.widen_dimensions(body)
     if triple == NVPTX_TRIPLE:
@@ -366,18 +378,23 @@ def check_lowered(
 
     The first operation that does something is named: casts and functions are left around it.
     """
+    left = _left_in(operations, triple)
+    if left:
+        first = min(left, key=_rank)
+        raise _left_over(first, locations.of(first), place)
+
+
+def _left_in(operations: Iterable[Operation], triple: str) -> list[Operation]:
+    """Return the operations that have not been lowered."""
     known = _LOWERED[triple]
     kind = kind_of_triple(triple)
     translated = LOWERINGS[kind].called_operations() if kind else CALLED_OPERATIONS
-    left = [
+    return [
         inner
         for operation in operations
         for inner in (operation, *operation.walk_inside())
         if inner.name.partition(".")[0] not in known and inner.name not in translated
     ]
-    if left:
-        first = min(left, key=_rank)
-        raise _left_over(first, locations.of(first), place)
 
 
 def _rank(operation: Operation) -> int:

@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.driver.compile import precompiled_image
 from mlir_offload.driver.compile.context import BuildContext
@@ -20,8 +21,9 @@ from mlir_offload.driver.compile.kind_build import (
 )
 from mlir_offload.driver.step import device
 from mlir_offload.driver.step.split_file import Join, ModuleFile, Part, Separate, SplitFiles
+from mlir_offload.driver.step.step import TextStep
 from mlir_offload.driver.system.parallel import parallel_map, run_concurrently
-from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate import diagnostics
@@ -159,6 +161,26 @@ def lower_with_lines(
     return text
 
 
+def with_line(
+    context: BuildContext,
+    source: Path,
+    module: ModuleFile,
+    target: Target,
+    step: TextStep,
+    error: SourceError,
+) -> SourceError:
+    """Return the error of a step with its line, which only a module that is lowered with lines has."""
+    if context.options.debug:
+        return error
+    text = lower_with_lines(context, source, module, target)
+    output = text.with_suffix(f".{target.arch}.ll")
+    try:
+        context.executor.step(replace(step, source=text, output=output))
+    except type(error) as located:
+        return located
+    return error
+
+
 def _run_lowering(
     context: BuildContext,
     source: Path,
@@ -178,11 +200,17 @@ def _run_lowering(
         triple=lowering.triple,
         rdc=bool(context.options.gpu_rdc),
         fp_contract=context.options.device_flags.fp_contract,
+        mark_barriers=_is_for_cpu(context, lowering),
         output=alone,
     )
     executor.step(unwrap, decides=True)
     translate = translate_command(context.mlir, alone, text)
     executor.tool(translate, text, decides=True, diagnose=diagnose)
+
+
+def _is_for_cpu(context: BuildContext, lowering: DeviceLowering) -> bool:
+    """Say whether code for the CPU is made of what is lowered so."""
+    return lowering == DeviceLowering() and any(target.is_cpu for target in context.targets)
 
 
 def _prepare(context: BuildContext, targets: Sequence[Target]) -> None:
@@ -260,6 +288,7 @@ def _lower(
         triple=units[0].lowering.triple,
         rdc=bool(context.options.gpu_rdc),
         fp_contract=context.options.device_flags.fp_contract,
+        mark_barriers=_is_for_cpu(context, units[0].lowering),
         output=alone,
     )
     executor.step(separate, decides=True)

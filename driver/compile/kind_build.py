@@ -16,10 +16,11 @@ from msgspec import Struct
 from mlir_offload.driver.compile import downgrade
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
-from mlir_offload.driver.step.step import PackagedImage, Step
+from mlir_offload.driver.step.step import PackagedImage, Step, read_text
 from mlir_offload.offload.device import library
 from mlir_offload.toolchain.errors import InputOutputError, SourceError
 from mlir_offload.toolchain.target import Kind, Registry, Target, all_kinds, device_kind
+from mlir_offload.translate import gpu_module, kernel_parameter
 from mlir_offload.translate.device_ir import calls_others
 from mlir_offload.translate.target_attribute import compatible_targets
 
@@ -116,6 +117,16 @@ class DeviceModule(Struct, frozen=True):
 def kernels_of(module: ModuleFile) -> tuple[str, ...]:
     """Return the symbols of the kernels of a module."""
     return tuple(kernel.symbol for kernel in module.module.kernels)
+
+
+def run_on_kernels(context: BuildContext, module: ModuleFile, step: Step) -> None:
+    """Run a step on the LLVM IR of a module; its error about a parameter gets the place of the kernel."""
+    try:
+        context.executor.step(step)
+    except kernel_parameter.ParameterTypeError as error:
+        text = read_text(module.path)
+        error.location = gpu_module.place_of_kernel(text, error.kernel) or error.location
+        raise
 
 
 def as_made(image: ImageFile) -> ImageFile:

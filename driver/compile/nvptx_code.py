@@ -10,7 +10,12 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile import downgrade
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.kind_build import ImageFile, kernels_of, user_libraries
+from mlir_offload.driver.compile.kind_build import (
+    ImageFile,
+    kernels_of,
+    run_on_kernels,
+    user_libraries,
+)
 from mlir_offload.driver.step.cuda import NvptxIr
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.toolchain.cuda import CudaToolkit
@@ -65,16 +70,15 @@ class NvptxCode(Struct, frozen=True):
         """Return the module with its target, its kernels marked."""
         options, ready = self.context.options, prepared_file(self.image)
         flushes = options.device_flags.ftz or (attached is not None and "ftz" in attached.flags)
-        self.context.executor.step(
-            NvptxIr(
-                source=self.text,
-                kernels=kernels_of(self.module),
-                rdc=bool(options.gpu_rdc),
-                ftz=flushes,
-                llvm=self.llvm.version.major,
-                output=ready,
-            )
+        step = NvptxIr(
+            source=self.text,
+            kernels=kernels_of(self.module),
+            rdc=bool(options.gpu_rdc),
+            ftz=flushes,
+            llvm=self.llvm.version.major,
+            output=ready,
         )
+        run_on_kernels(self.context, self.module, step)
         return ready
 
 

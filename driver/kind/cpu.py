@@ -125,30 +125,12 @@ def _cpu_ir(
     try:
         executor.step(step, decides=True)
     except rewrite.NotOnCpuError as error:
-        raise _with_line(context, source, module, step, error) from None
+        target = next(one for one in device_code.ordered_targets(context, module) if one.is_cpu)
+        raise device_code.with_line(context, source, module, target, step, error) from None
     if step.unsplit.exists():
         _finish(context, source, module, step)
     _note_missing_library(context, step.output)
     return step.output
-
-
-def _with_line(
-    context: BuildContext,
-    source: Path,
-    module: ModuleFile,
-    step: CpuIr,
-    error: rewrite.NotOnCpuError,
-) -> rewrite.NotOnCpuError:
-    """Return the error with its line, which only a module that is lowered with lines has."""
-    if context.options.debug:
-        return error
-    target = next(one for one in device_code.ordered_targets(context, module) if one.is_cpu)
-    text = device_code.lower_with_lines(context, source, module, target)
-    try:
-        context.executor.step(replace(step, source=text, output=text.with_suffix(".host.ll")))
-    except rewrite.NotOnCpuError as located:
-        return located
-    return error
 
 
 def _finish(context: BuildContext, source: Path, module: ModuleFile, step: CpuIr) -> None:

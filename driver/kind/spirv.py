@@ -9,14 +9,25 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.compile import device as device_code
 from mlir_offload.driver.compile.downgrade import downgraded_text
-from mlir_offload.driver.compile.kind_build import ImageFile, KindBuild, kernels_of, user_libraries
+from mlir_offload.driver.compile.kind_build import (
+    ImageFile,
+    KindBuild,
+    kernels_of,
+    run_on_kernels,
+    user_libraries,
+)
 from mlir_offload.driver.option.compile_options import DeviceCode
 from mlir_offload.driver.step.spirv import SpirvCheck, SpirvIr
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed, tool_failed
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.translate.spirv.module import spirv_bitcode_command, spirv_code_command
+from mlir_offload.translate.spirv.module import (
+    NotInSpirvError,
+    spirv_bitcode_command,
+    spirv_code_command,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,16 +59,18 @@ def _make_image(
     ready, code = image.with_suffix(".ll"), image.with_suffix(".spv")
     older = downgraded_text(context, lowered, context.consumer, str(source))
     kernels, location = kernels_of(module), str(source)
-    executor.step(
-        SpirvIr(
-            source=older,
-            kernels=kernels,
-            rdc=bool(context.options.gpu_rdc),
-            llvm=context.consumer,
-            location=location,
-            output=ready,
-        )
+    step = SpirvIr(
+        source=older,
+        kernels=kernels,
+        rdc=bool(context.options.gpu_rdc),
+        llvm=context.consumer,
+        location=location,
+        output=ready,
     )
+    try:
+        run_on_kernels(context, module, step)
+    except NotInSpirvError as error:
+        raise device_code.with_line(context, source, module, target, step, error) from None
     bitcode = spirv_bitcode_command(
         context.llvm,
         ready,

@@ -13,7 +13,14 @@ class Unwrap(TextStep, frozen=True, kw_only=True, tag="unwrap"):
     triple: str
     rdc: bool = False
     fp_contract: Contraction | None = None
+    mark_barriers: bool = False
 
     def _rewritten(self, text: str) -> str:
         contraction = self.fp_contract or Contraction.ON
-        return unwrap_device(text, self.triple, keeps_functions=self.rdc, contraction=contraction)
+        return unwrap_device(
+            text,
+            self.triple,
+            keeps_functions=self.rdc,
+            contraction=contraction,
+            marks_barriers=self.mark_barriers,
+        )

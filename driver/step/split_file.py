@@ -295,12 +295,19 @@ class Separate(TextStep, frozen=True, kw_only=True, tag="separate"):
     triple: str
     rdc: bool = False
     fp_contract: Contraction | None = None
+    mark_barriers: bool = False
 
     def _rewritten(self, text: str) -> str:
         host, devices = separate_program(text)
         contraction = self.fp_contract or Contraction.ON
         texts = [
-            unwrapped(device, self.triple, keeps_functions=self.rdc, contraction=contraction)
+            unwrapped(
+                device,
+                self.triple,
+                keeps_functions=self.rdc,
+                contraction=contraction,
+                marks_barriers=self.mark_barriers,
+            )
             for device in devices
         ]
         return bordered([host.render_part(host.operations), *texts])

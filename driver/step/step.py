@@ -118,6 +118,7 @@ STEP_OPTIONS: Mapping[str, Option] = {
     "program": _value("--program", "the file that the user wrote"),
     "device": _value("--device", "the device modules of a program"),
     "image_files": _value("--images", "the images of all device modules for an architecture"),
+    "mark_barriers": _flag("--mark-barriers", "let functions carry the places of their barriers"),
     "members": _value("--member", "a further member of the library"),
     "arch": _value("--arch", "the architecture", "ARCH"),
     "binary": _value("--binary", "the offload binary to embed"),

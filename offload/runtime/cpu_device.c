@@ -190,20 +190,27 @@ void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kern
   fail_for_assertions(&launched, launched.failures);
 }
 
-_Noreturn void mo_cpu_disagree(const mo_thread_context *context) {
-  char message[160];
+static int is_known(const char *place) { return place != NULL && *place != '\0'; }
+
+_Noreturn void mo_cpu_disagree(const mo_thread_context *context, const char *at, const char *others) {
+  char message[1024];
+  const char *first = is_known(at) ? at : others, *second = first == at ? others : NULL;
+  int shows_first = is_known(first), shows_second = is_known(second) && strcmp(first, second) != 0;
   snprintf(message, sizeof message,
-           "block: [%u,%u,%u] some threads wait at a gpu.barrier that others do not reach",
-           context->block_id[0], context->block_id[1], context->block_id[2]);
+           "block: [%u,%u,%u] some threads wait at %s gpu.barrier%s%s that others do not reach%s%s",
+           context->block_id[0], context->block_id[1], context->block_id[2], shows_first ? "the" : "a",
+           shows_first ? " of " : "", shows_first ? first : "",
+           shows_second ? ": they wait at that of " : "", shows_second ? second : "");
   fail(context->block->launched, message);
   abort();
 }
 
-uint32_t mo_cpu_agree(const mo_thread_context *context, const uint32_t *next, uint32_t count, uint32_t before) {
-  uint32_t agreed = before == UINT32_MAX ? next[0] : before, different = 0;
+uint32_t mo_cpu_agree(const mo_thread_context *context, const uint32_t *next, uint32_t count, uint32_t before,
+                      const char *const *places) {
+  uint32_t agreed = before == UINT32_MAX ? next[0] : before;
   if (mo_cpu_has_failed(context)) return 0; /* it said nothing */
-  for (uint32_t i = 0; i < count; ++i) different |= next[i] ^ agreed;
-  if (different != 0) mo_cpu_disagree(context);
+  for (uint32_t i = 0; i < count; ++i)
+    if (next[i] != agreed) mo_cpu_disagree(context, places[agreed], places[next[i]]);
   return agreed;
 }
 
@@ -229,6 +236,7 @@ typedef struct mo_fiber {
   mo_thread_context context;
   uint32_t status;
   uint32_t site, operation, mask, first, second, vote;
+  const char *at; /* the barrier */
   uint64_t value, result;
   void (*meet)(char *const *lanes); /* executes MO_FRAGMENTS */
   const uint64_t *canary; /* at the bottom of the stack, if that has no guard page */
@@ -700,8 +708,11 @@ void mo_cpu_collective(uint32_t operation, uint32_t active, const uint32_t *mask
 /* All threads that have not ended wait at the barrier: count votes and let them go on. */
 static uint32_t release_barrier(mo_fibers *fibers, uint32_t thread_count) {
   uint32_t waiting = 0, votes = 0, result = 0;
+  const mo_fiber *first = NULL;
   for (uint32_t i = 0; i < thread_count; ++i) {
     if (fibers->fibers[i].status != AT_BARRIER) continue;
+    if (first == NULL) first = &fibers->fibers[i];
+    if (fibers->fibers[i].at != first->at) mo_cpu_disagree(&first->item, first->at, fibers->fibers[i].at);
     ++waiting;
     votes += fibers->fibers[i].vote != 0;
   }
@@ -762,11 +773,12 @@ void mo_cpu_run_fibers(void *launched, uint64_t begin, uint64_t end) {
   release_fibers(place, fibers);
 }
 
-uint32_t mo_cpu_barrier(mo_thread_context *context, uint32_t kind, uint32_t vote) {
+uint32_t mo_cpu_barrier(mo_thread_context *context, uint32_t kind, uint32_t vote, const char *at) {
   mo_fibers *fibers = context->block->fibers;
   mo_fiber *fiber = &fibers->fibers[context->linear];
   fibers->barrier_kind = kind;
   fiber->vote = vote;
+  fiber->at = at;
   fiber->status = AT_BARRIER;
   leave_in_order(fibers, fiber);
   return (uint32_t)fiber->result;

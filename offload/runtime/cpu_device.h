@@ -85,12 +85,15 @@ enum {
 void mo_cpu_run_blocks(void *launched, uint64_t begin, uint64_t end);
 void mo_cpu_run_fibers(void *launched, uint64_t begin, uint64_t end);
 void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kernel);
-uint32_t mo_cpu_barrier(mo_thread_context *context, uint32_t kind, uint32_t vote);
+/* `at` is a string of this barrier alone: file:line:column in the source, or nothing. */
+uint32_t mo_cpu_barrier(mo_thread_context *context, uint32_t kind, uint32_t vote, const char *at);
 /* Returns the lane's 32-bit result; a predicate, where there is one, in bit 32. */
 uint64_t mo_cpu_warp(mo_thread_context *context, uint32_t site, uint32_t operation, uint32_t mask,
                      uint64_t value, uint32_t first, uint32_t second);
-/* Where all of `count` threads go, and those before them (UINT32_MAX: none); else fails. */
-uint32_t mo_cpu_agree(const mo_thread_context *context, const uint32_t *next, uint32_t count, uint32_t before);
+/* Where all of `count` threads go, and those before them (UINT32_MAX: none); else fails. `places` has the
+ * strings of the barriers. */
+uint32_t mo_cpu_agree(const mo_thread_context *context, const uint32_t *next, uint32_t count, uint32_t before,
+                      const char *const *places);
 /* The lanes of a warp execute what the first describes: mo_fragments of cpu_tensor.c. */
 void mo_cpu_fragments(mo_thread_context *context, uint32_t site, char *fragments);
 /* Returns the state before. `number` are arrivals or bytes. */
@@ -113,8 +116,9 @@ void mo_cpu_copy_part(char *to, const char *from, uint32_t size, uint32_t read);
 void mo_cpu_collective(uint32_t operation, uint32_t active, const uint32_t *mask,
                        const uint64_t *value, const uint32_t *first, const uint32_t *second,
                        uint64_t *result);
-/* Fails: some threads of the block wait at a barrier that others do not reach. */
-_Noreturn void mo_cpu_disagree(const mo_thread_context *context);
+/* Fails: some threads of the block wait at a barrier that others do not reach, which wait at another
+ * one. NULL: where is not known, or they have left the kernel. */
+_Noreturn void mo_cpu_disagree(const mo_thread_context *context, const char *at, const char *others);
 uint32_t mo_cpu_active_mask(mo_thread_context *context);
 uint32_t mo_cpu_cluster(const mo_thread_context *context, uint32_t what, uint32_t axis);
 uint64_t mo_cpu_nanoseconds(void);

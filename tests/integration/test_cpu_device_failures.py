@@ -10,6 +10,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
+from mlir_offload.toolchain.target import NVPTX_TRIPLE
 from mlir_offload.translate.cpu.module import (
     KernelMode,
     cpu_device_ir,
@@ -18,6 +19,7 @@ from mlir_offload.translate.cpu.module import (
     cpu_runtime_command,
     finish_cpu_ir,
 )
+from mlir_offload.translate.lower import unwrap_device
 
 INPUTS = Path(__file__).parent / "inputs"
 RUNTIME = Path(__file__).parents[2] / "offload" / "runtime"
@@ -55,15 +57,6 @@ class Image:
         return ProcessRunner().run(command)
 
 
-def unwrapped(text: str) -> str:
-    """Return the gpu.module of lowered generic text as a module of its own."""
-    aliases = [line for line in text.splitlines() if line.startswith("#")]
-    body = re.search(r'^  "gpu\.module".*?^    (.*?)^  \}', text, re.DOTALL | re.MULTILINE)
-    assert body is not None
-    target = 'llvm.target_triple = "nvptx64-nvidia-cuda"'
-    return "\n".join((*aliases, '"builtin.module"() ({', body[1], f"}}) {{{target}}} : () -> ()"))
-
-
 @pytest.fixture(scope="module", params=[pytest.param(22, marks=pytest.mark.llvm(22))])
 def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Image:
     llvm = Tools(Path(f"/usr/lib/llvm-{request.param}"))
@@ -71,7 +64,7 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     low, text = work / "low.mlir", work / "device.ll"
     options = ("--mlir-print-op-generic", "--mlir-print-debuginfo", f"--pass-pipeline={PIPELINE}")
     run(llvm.tool("mlir-opt"), *options, INPUTS / "cpu_device_failures.mlir", "-o", low)
-    low.write_text(unwrapped(low.read_text()))
+    low.write_text(unwrap_device(low.read_text(), NVPTX_TRIPLE, marks_barriers=True))
     run(llvm.tool("mlir-translate"), "--mlir-to-llvmir", low, "-o", text)
     source = cpu_device_ir(
         text.read_text(), kernels=("asserts", "guarded", "votes", "parts", "leaves")
@@ -130,7 +123,9 @@ def test_barrier_that_some_work_items_do_not_reach_is_reported(image: Image) -> 
     assert image.modes["parts"] is KernelMode.REGIONS
     done = image.launch("parts", 32)
     assert done.returncode == 3
-    assert "parts: block: [0,0,0] some threads wait at a gpu.barrier" in done.stderr
+    place = f"{INPUTS / 'cpu_device_failures.mlir'}:20:9"
+    wait = f"some threads wait at the gpu.barrier of {place} that others do not reach"
+    assert f"parts: block: [0,0,0] {wait}" in done.stderr
     assert image.launch("parts", 5).stdout == "5 5 5 5 5 5 6 7 "
 
 
@@ -151,3 +146,22 @@ def test_line_numbers_of_the_source_reach_the_image(image: Image) -> None:
             entries = program.get_entries() if program else []
             lines |= {entry.state.line for entry in entries if entry.state}
     assert {8, 9, 33, 39} <= lines
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(("--llvm=22",), id="collapsed"),
+        pytest.param(("--llvm=19", "-O0", "-g"), id="fibers"),
+    ],
+)
+def test_threads_that_wait_at_two_barriers_are_reported_with_both_lines(
+    mlir_offload: list[str], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    source, program = INPUTS / "divergent_barrier.mlir", tmp_path / "program"
+    run(*mlir_offload, *options, "--offload-arch=host", source, "-o", program)
+    done = ProcessRunner().run(Command((str(program),)))
+    assert done.returncode == 70
+    first, second = f"{source}:16:7", f"{source}:19:7"
+    wait = f"some threads wait at the gpu.barrier of {first} that others do not reach"
+    assert f"block: [0,0,0] {wait}: they wait at that of {second}\n" in done.stderr

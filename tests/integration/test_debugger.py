@@ -127,3 +127,14 @@ def test_optimised_gdb_stops_at_the_lines_of_a_kernel_that_is_collapsed(
     assert stops(output, "reduction.mlir")[0] == ("shuffles", shuffle), output
     frame = rf"#0 +own_share \(.*\) at reduction.mlir:{inlined}\n#1 .*(?:shuffles|blocks) "
     assert re.search(frame, output), output
+
+
+def test_variables_of_a_front_end_are_never_shown_wrong_in_a_collapsed_kernel(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source = Path(__file__).parent / "inputs" / "debug_variables.mlir"
+    stop = ("break variables.f90:7", "run", "info locals")
+    names = ("lane_value", "linear_value", "uniform_value")
+    collapsed = built(mlir_offload, tmp_path, source, "-O2", "--llvm=22")
+    output = debugged(collapsed, "set breakpoint pending on", *stop)
+    assert [f"{name} = <optimized out>" in output for name in names] == [True] * 3, output

@@ -17,6 +17,8 @@ from mlir_offload.offload.link.runner_library import (
     load_runner_table,
 )
 from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.translate.host.runner_call import find_other_types
+from mlir_offload.translate.mlir.module import Locations, parse_module
 
 INPUTS = Path(__file__).parent / "inputs"
 CLANG = Path("/usr/lib/llvm-22/bin/clang")
@@ -185,3 +187,29 @@ def test_an_older_release_compiles_vectors_of_two_dimensions(
         *mlir_offload, *options, INPUTS / "matrix_in_memory.mlir", "-o", tmp_path / "object.o"
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "release", [pytest.param(n, marks=pytest.mark.llvm(n), id=str(n)) for n in (19, 22)]
+)
+def test_what_upstream_declares_of_the_runner_library_is_what_the_table_says(
+    tmp_path: Path, release: int
+) -> None:
+    kinds = ("f16", "bf16", "f32", "f64", "i64", "ui64", "vector<1xf32>")
+    names = [f"%{number}: {kind}" for number, kind in enumerate(kinds)]
+    prints = (f"  vector.print %{number} : {kind}" for number, kind in enumerate(kinds))
+    source = tmp_path / "print.mlir"
+    source.write_text(
+        f"func.func @f({', '.join(names)}) {{\n{chr(10).join(prints)}\n  return\n}}\n"
+    )
+    opt = f"/usr/lib/llvm-{release}/bin/mlir-opt"
+    passes = ("--convert-vector-to-scf", "--convert-vector-to-llvm", "--mlir-print-op-generic")
+    done = run(opt, *passes, source)
+    assert done.returncode == 0, done.stderr
+    module = parse_module(done.stdout)
+    locations = Locations(module.aliases)
+    assert {"printBF16", "printF32", "printOpen"} <= {one.symbol for one in module.operations}
+    assert list(find_other_types(module.operations, locations)) == []
+    changed = parse_module(done.stdout.replace("!llvm.func<void (i16)>", "!llvm.func<void (f16)>"))
+    found = find_other_types(changed.operations, locations)
+    assert [one.message.split("'")[1] for one in found] == ["printBF16", "printF16"]

@@ -52,6 +52,14 @@ def test_values_and_parameters_get_the_names_of_the_source() -> None:
     assert "FullDebug" in text
 
 
+def test_the_place_of_a_vector_is_aligned_as_what_is_stored_there() -> None:
+    ir = IR.replace("add i64 %5, 1", "load <16 x i8>, ptr %0, align 1")
+    lines = with_variables(ir, DEVICE, SOURCE, "k.mlir").splitlines()
+    # Without a number both have the alignment of the type: 16 bytes.
+    assert "  %mo.var.2 = alloca <16 x i8>" in lines
+    assert "  store <16 x i8> %7, ptr %mo.var.2" in lines
+
+
 def test_what_a_legalization_added_in_another_form_is_passed_over() -> None:
     added = "llvm.mlir.global internal @shared() : !llvm.array<4 x f32>\n    "
     device = DEVICE.replace('"gpu.func"()', f'{added}"gpu.func"()')

@@ -190,3 +190,13 @@ def test_a_kernel_cannot_take_a_type_that_ptx_does_not_have(kind: str) -> None:
 def test_a_kernel_takes_other_types(kind: str) -> None:
     text = f"define ptx_kernel void @k({kind} %0) {{\n  ret void\n}}\n"
     assert f"@k({kind} %0)" in nvptx_device_ir(text, kernels=["k"], llvm_major=22)
+
+
+@pytest.mark.parametrize(
+    ("others", "left"), [('"nvvm.maxntid"="64" ', '"nvvm.maxntid"="64"'), ("", "nounwind")]
+)
+def test_places_of_barriers_are_for_the_cpu_alone(others: str, left: str) -> None:
+    head = "define ptx_kernel void @k() #0 {\n  ret void\n}\n"
+    marked = head + f'attributes #0 = {{ "mo.barriers"="a b.mlir:1:2\\0A" {others}}}\n'
+    made = nvptx_device_ir(marked, kernels=["k"], llvm_major=22)
+    assert f"attributes #0 = {{ {left} }}" in made

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from mlir_offload.offload.ir_syntax import LLVM_IR, revealed, without_linkage
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern, ir_words
+from mlir_offload.translate.barrier_place import without_marks
 from mlir_offload.translate.cpu.bfloat import bfloat_support
-from mlir_offload.translate.cpu.debug_nodes import DebugNodes
+from mlir_offload.translate.cpu.debug_nodes import DebugNodes, with_retained_variables
 from mlir_offload.translate.cpu.intrinsics import (
     ITEM_TYPE,
     RUNTIME_DECLARATIONS,
@@ -29,10 +30,16 @@ from mlir_offload.translate.cpu.launch import (
 from mlir_offload.translate.cpu.library import libm_attributes
 from mlir_offload.translate.cpu.region import has_barrier, split_at_barriers
 from mlir_offload.translate.cpu.replacement import define
-from mlir_offload.translate.cpu.rewrite import RewrittenModule
+from mlir_offload.translate.cpu.rewrite import RewrittenModule, place_name
 from mlir_offload.translate.cpu.run import block_function_definition
 from mlir_offload.translate.cpu.shared import without_address_spaces
-from mlir_offload.translate.cpu.text import DeviceModule, Function, symbol, without_location
+from mlir_offload.translate.cpu.text import (
+    DeviceModule,
+    Function,
+    c_string,
+    symbol,
+    without_location,
+)
 
 Support = tuple[tuple[str, str], ...]
 
@@ -72,10 +79,10 @@ def device_parts(
     """Return the module with its functions rewritten, and definitions of what they call."""
     device = replace(
         module,
-        globals=(*_plain_globals(module, rewritten), *_aliases(rewritten)),
+        globals=(*_plain_globals(module, rewritten), *_aliases(rewritten), *_places(rewritten)),
         declarations=tuple(_declarations(module, rewritten)),
         functions=_name_items(rewritten, frozenset(kernels), tuple(attributes)),
-        tail=tuple(_kept_metadata(module)),
+        tail=tuple(with_retained_variables(_kept_metadata(module))),
     )
     definitions = [(r.name, r.definition) for r in rewritten.replacements if r.definition]
     return device, (*definitions, *_shared_definitions(rewritten))
@@ -291,6 +298,13 @@ def _aliases(rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
         yield alias, f"{symbol(alias)} = alias i8, ptr {symbol(name)}"
 
 
+def _places(rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
+    """Define the strings that say where barriers are."""
+    for number, place in enumerate(rewritten.places):
+        name = place_name(number)
+        yield name, f"{symbol(name)} = internal constant {c_string(place)}"
+
+
 def _declarations(module: DeviceModule, rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
     """Declare what comes from libm and libc, with the types of the source."""
     own = {r.name: r for r in rewritten.replacements if not r.definition}
@@ -327,7 +341,7 @@ def _kept_metadata(module: DeviceModule) -> Iterable[str]:
     dropped = {node for line in marks for node in _NODE.findall(line)}
     for line in module.tail:
         if line.startswith("attributes "):
-            kept = _INLINE_HINDRANCES.sub("", _TARGET_ATTRIBUTES.sub("", line))
+            kept = _INLINE_HINDRANCES.sub("", _TARGET_ATTRIBUTES.sub("", without_marks(line)))
             yield _NO_ATTRIBUTES.sub("{ nounwind }", kept)
         elif line not in marks and line.split(" ", 1)[0] not in dropped:
             yield line

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from mlir_offload.translate.cpu.kernel import BARRIER
+from mlir_offload.translate.cpu.kernel import BARRIER, BARRIER_PLACE
 from mlir_offload.translate.cpu.values import Block, opcode
 
 # A kernel with fewer barriers is split at these alone: each costs a pass over the threads.
@@ -21,6 +21,7 @@ def with_bounded_regions(blocks: Sequence[Block]) -> list[Block]:
     barriers = [line for block in blocks for line in block.lines if BARRIER.search(line)]
     if len(barriers) <= _FEW:
         return list(blocks)
+    added = BARRIER_PLACE.sub("null", barriers[0])
     edges = _edges_on_all_ways(blocks)
     passed = 0
     result: list[Block] = []
@@ -31,7 +32,7 @@ def with_bounded_regions(blocks: Sequence[Block]) -> list[Block]:
         edge = edges[number]
         if edge is not None and passed >= _MOST_BEFORE_ONE:
             moved[edge] = f"mo.cut{number}"
-            result.append(Block(moved[edge], [barriers[0], f"  br label %{edge[1]}"]))
+            result.append(Block(moved[edge], [added, f"  br label %{edge[1]}"]))
             passed = 0
     for (before, after), label in moved.items():
         _redirect(result, before, after, label)

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from mlir_offload.offload.ir_syntax import next_metadata_number
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.translate.cpu.launch import Metadata
 from mlir_offload.translate.cpu.text import DeviceModule, Function
 
 _SUBPROGRAM = ir_pattern("!dbg `node:node``end`")
 _LINE = ir_pattern("line: `line:number`")
+_SUBPROGRAM_NODE = " = distinct !DISubprogram("
+_SCOPE = ir_pattern("scope: `node:node`")
+_RETAINED = ir_pattern(", retainedNodes: `node:node`")
+_NODE = ir_pattern("`node`")
 _LINKAGE_NAME = ir_pattern(', linkageName: "`string`"')
 _LOCATION = ir_line("`id:node` = !DILocation(line: `line:number`,`some` scope: `scope:node`)`end`")
+
+
+def with_retained_variables(metadata: Iterable[str]) -> list[str]:
+    """Let functions keep their local variables, as clang does for optimised code.
+
+    Cut and collapsed code loses where their values are. A debugger that knows the variable says so.
+    """
+    nodes = {line.partition(" = ")[0]: line for line in metadata}
+    variables: dict[str, list[str]] = {}
+    for name, line in nodes.items():
+        scope = _SCOPE.search(line) if " = !DILocalVariable(" in line else None
+        while scope and (owner := nodes.get(scope["node"], "")):
+            if _SUBPROGRAM_NODE in owner:
+                variables.setdefault(scope["node"], []).append(name)
+                break
+            scope = _SCOPE.search(owner)
+    free = next_metadata_number("\n".join(nodes.values()))
+    for subprogram, names in variables.items():
+        if _RETAINED.search(nodes[subprogram]) is None:
+            nodes[subprogram] = nodes[subprogram].removesuffix(")") + f", retainedNodes: !{free})"
+            nodes[f"!{free}"] = f"!{free} = !{{{', '.join(names)}}}"
+            free += 1
+    return list(nodes.values())
 
 
 class DebugNodes:
@@ -55,10 +83,24 @@ class DebugNodes:
         if line is None:
             return Metadata(self._attributes)
         at = _LINE.search(line)
-        scope = self._add(_LINKAGE_NAME.sub("", line.split(" = ", 1)[1]))
+        scope = self._copy_of(_LINKAGE_NAME.sub("", line.split(" = ", 1)[1]))
         location = self._add(f"!DILocation(line: {at[1] if at else 0}, scope: {scope})")
         lines = self._lines_of(match[1], scope) if match else {}
         return Metadata(self._attributes, f" !dbg {scope}", f", !dbg {location}", lines=lines)
+
+    def _copy_of(self, subprogram: str) -> str:
+        """Add a subprogram of the text of another one, with copies of the variables that it retains."""
+        retained = _RETAINED.search(subprogram)
+        if retained is None:
+            return self._add(subprogram)
+        variables = _NODE.findall(self._nodes[retained["node"]].partition(" = ")[2])
+        listed = ", ".join(f"!{self._next + 2 + n}" for n in range(len(variables)))
+        scope = self._add(_RETAINED.sub(f", retainedNodes: !{self._next + 1}", subprogram))
+        self._add(f"!{{{listed}}}")
+        for variable in variables:
+            text = self._nodes[variable].partition(" = ")[2]
+            self._add(_SCOPE.sub(f"scope: {scope}", text, count=1))
+        return scope
 
     def _lines_of(self, subprogram: str, scope: str) -> dict[str, str]:
         """Return a location in the generated function for each one of the kernel's, one for a line."""

@@ -13,6 +13,8 @@ from mlir_offload.translate.cpu.text import Function
 from mlir_offload.translate.cpu.variant import Variant, leaves_of
 
 BARRIER = ir_pattern("call void @mo.barrier(")
+BARRIER_PLACE = ir_pattern("@mo.at`number`")
+"""The string that a barrier passes, which says where it is in the source."""
 FAILURE = ir_pattern("call void @mo_cpu_`name:assertfail|note_failure``arguments:(`(`rest`)`)`")
 """A failed assertion: ends the program; in the kernel itself noted, and its thread leaves the kernel."""
 END = 0
@@ -51,7 +53,7 @@ class Entrance(Struct, frozen=True):
 class BarrierSplitKernel(Struct, frozen=True):
     """The split function and what the code around it has to know.
 
-    The function takes the context, the number of the entrance, the kernel's arguments, the uniform
+    `places` are strings of the barriers, by number. The function takes the context, the number of the entrance, the kernel's arguments, the uniform
     values of the entrance in their `passed` parameters, whether to leave the number of the next
     entrance at `next_offset`, and for each of the parameters of `conditions` whether it is known and
     what it is. Uniform values `in_memory` are left there by each thread; the code around the function computes the others itself. It `can_fail` with assertions.
@@ -59,6 +61,7 @@ class BarrierSplitKernel(Struct, frozen=True):
 
     function: Function
     arguments: tuple[str, ...]
+    places: tuple[str, ...]
     entrances: tuple[Entrance, ...]
     uniform: tuple[Slot, ...]
     in_memory: frozenset[str]

@@ -7,7 +7,7 @@ from enum import Enum
 
 from msgspec import Struct, field
 
-from mlir_offload.translate.cpu.text import Function, first_type, symbol
+from mlir_offload.translate.cpu.text import Function, c_string, first_type, symbol
 
 KERNEL_TYPE = "%mo.kernel = type { ptr, ptr, ptr, i64, i64 }"
 _FIBERS = "mo_cpu_run_fibers"
@@ -59,14 +59,12 @@ def rest_name(kernel: str) -> str:
 def launch_definition(kernel: str, mode: KernelMode, *, shared_bytes: int, state_bytes: int) -> str:
     """Return the exported function and the constant that describes the kernel to the runtime."""
     described, name = symbol(f"{kernel}.kernel"), symbol(f"{kernel}.name")
-    text = kernel.encode()
-    spelled = "".join(f"\\{byte:02X}" for byte in text)
     run_range = f"@{_FIBERS}" if mode is KernelMode.FIBERS else "@mo_cpu_run_blocks"
     run = symbol(run_name(kernel))
     fields = f"ptr {name}, ptr {run}, ptr {run_range}, i64 {shared_bytes}, i64 {state_bytes}"
     return "\n".join(
         (
-            f'{name} = internal constant [{len(text) + 1} x i8] c"{spelled}\\00"',
+            f"{name} = internal constant {c_string(kernel)}",
             f"{described} = internal constant %mo.kernel {{ {fields} }}, align 8",
             f"define void {symbol(kernel)}(ptr %launch, ptr %params) nounwind {{",
             f"  call void @mo_cpu_launch(ptr %launch, ptr %params, ptr {described})",

@@ -9,7 +9,7 @@ threads is one that the compiler vectorises.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from mlir_offload.translate.cpu.body import RegionBody
 from mlir_offload.translate.cpu.bound import with_bounded_regions
 from mlir_offload.translate.cpu.kernel import (
     BARRIER,
+    BARRIER_PLACE,
     FAILURE,
     BarrierSplitKernel,
     Entrance,
@@ -100,6 +101,7 @@ def split_at_barriers(function: Function) -> BarrierSplitKernel | None:
     kernel = BarrierSplitKernel(
         function,
         function.parameters[1:],
+        ("null", *_places(blocks)),
         entrances,
         shared,
         _in_memory(entrances),
@@ -114,6 +116,13 @@ def split_at_barriers(function: Function) -> BarrierSplitKernel | None:
     body = RegionBody(blocks, slots, kernel, traffic).lines((*(private or ()), *hoisted))
     parameters = _parameters(function, passed.types, len(conditions.types))
     return replace(kernel, function=replace(function.with_parameters(parameters), body=body))
+
+
+def _places(blocks: Sequence[Block]) -> Iterator[str]:
+    """Yield the strings of the barriers that `_cut` numbered, which say where they are."""
+    for line in (line for block in blocks for line in block.lines if BARRIER.search(line)):
+        place = BARRIER_PLACE.search(line)
+        yield place[0] if place else "null"
 
 
 def _parameters(function: Function, passed: Sequence[str], conditions: int) -> tuple[str, ...]:

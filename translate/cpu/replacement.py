@@ -22,7 +22,7 @@ class Replacement(Struct, frozen=True):
     """What represents a called function: its definition, and what the call passes besides.
 
     `definition` may be empty (the function comes from libm or libc). A call that waits for the
-    warp also passes the number of the call.
+    warp also passes the number of the call, a barrier a string: where it is in the source.
     """
 
     name: str
@@ -34,6 +34,11 @@ class Replacement(Struct, frozen=True):
     def takes_site(self) -> bool:
         """Say whether the number of the call is the second argument."""
         return "i32 %site" in self.definition
+
+    @property
+    def takes_place(self) -> bool:
+        """Say whether the place of the call in the source is the second argument."""
+        return "ptr %at" in self.definition
 
     @property
     def takes_operands(self) -> bool:

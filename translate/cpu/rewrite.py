@@ -9,9 +9,10 @@ from zlib import crc32
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.offload.ir_syntax import LLVM_IR, string_of, without_linkage
+from mlir_offload.offload.ir_syntax import LLVM_IR, without_linkage
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.pattern import ir_pattern, ir_words
+from mlir_offload.toolchain.pattern import ir_words
+from mlir_offload.translate.barrier_place import read_places
 from mlir_offload.translate.cpu.asynchronous import asm_call
 from mlir_offload.translate.cpu.foreign import exported_names, foreign_function
 from mlir_offload.translate.cpu.intrinsics import find_replacement, source_name_of
@@ -23,22 +24,20 @@ from mlir_offload.translate.cpu.text import (
     DeviceModule,
     Function,
     callee_name,
+    location_of,
     references,
     symbol,
 )
 
 CONTEXT = "%mo.c"
 _DROPPED = ir_words("ptx_kernel", "ptx_device", "unnamed_addr", "local_unnamed_addr", "dso_local")
-_DEBUG_LOCATION = ir_pattern("!dbg `node:node`")
-_PLACE = ir_pattern("line: `line:number``(`, column: `column:number``)?``some`scope: `scope:node`")
-_FILE = ir_pattern("file: `file:node`")
-_FILE_NAME = ir_pattern('filename: "`name:string`"')
 
 
 class RewrittenModule(Struct, frozen=True):
     """Functions with a context argument, what they call, and what they wait for.
 
-    `exported` are names by which other files call functions, each with the function.
+    `exported` are names by which other files call functions, each with the function; `places` are
+    those of the barriers in the source, in the order of their strings (`place_name`).
     """
 
     functions: tuple[Function, ...]
@@ -46,10 +45,16 @@ class RewrittenModule(Struct, frozen=True):
     layout: SharedLayout
     waits: tuple[tuple[str, Sync], ...]
     exported: tuple[tuple[str, str], ...] = ()
+    places: tuple[str, ...] = ()
 
     def sync_of(self, function: str) -> Sync:
         """Return whom the function waits for, itself or in functions that it calls."""
         return dict(self.waits)[function]
+
+
+def place_name(number: int) -> str:
+    """Return the string that holds the place of a barrier in the source."""
+    return f"mo.at{number}"
 
 
 def rewrite_functions(
@@ -68,6 +73,7 @@ def rewrite_functions(
     calls = _Calls(module, library, is_open=is_open)
     functions = []
     for function in module.functions:
+        calls.enter(function)
         body = tuple(calls.rewrite(function.name, line) for line in function.body)
         renamed = replace(function, body=body, head=_internal(function.head))
         with_context = renamed.with_parameters((f"ptr {CONTEXT}", *renamed.parameters))
@@ -86,6 +92,7 @@ def rewrite_functions(
         layout,
         tuple(waits.items()),
         tuple(exported),
+        tuple(calls.places),
     )
 
 
@@ -117,9 +124,15 @@ class _Calls:
         self._module = module
         self._edges: dict[str, set[str]] = {name: set() for name in self._defined}
         self._own: dict[str, Sync] = dict.fromkeys(self._defined, Sync.NONE)
+        self.places: list[str] = []
+        self._marked: Iterator[str] = iter(())
         # Shuffles of two files must not be taken for one.
         names = " ".join(sorted(self._defined)).encode()
         self._sites = crc32(names) % 0x7FFF << 16 if is_open else 0
+
+    def enter(self, function: Function) -> None:
+        """Begin with the calls of a function."""
+        self._marked = read_places(self._module.tail, function.head)
 
     def rewrite(self, caller: str, line: str) -> str:
         if " asm " in line and "call " in line:
@@ -154,6 +167,9 @@ class _Calls:
         if replacement.takes_site:
             self._sites += 1
             extra = (*extra, f"i32 {self._sites}")
+        if replacement.takes_place:
+            extra = (*extra, f"ptr {symbol(place_name(len(self.places)))}")
+            self.places.append(next(self._marked, ""))
         if not replacement.takes_operands:
             end = match.start("rest") + LLVM_IR.closing("(" + match["rest"], 0) - 1
             suffix = line[end + 1 :]
@@ -196,14 +212,14 @@ class _Calls:
         return SourceError(
             f"device function @{callee} is not defined for the CPU",
             hint="define it, compile with -fgpu-rdc where another file does, or name its library: --device-lib=",
-            location=_location(self._module, line),
+            location=location_of(self._module, line),
         )
 
     def _unsupported(self, what: str, line: str) -> NotOnCpuError:
         return NotOnCpuError(
             f"{what} is not supported on the CPU",
             hint="leave 'host' out of --offload-arch, or replace the operation",
-            location=_location(self._module, line),
+            location=location_of(self._module, line),
         )
 
 
@@ -211,25 +227,3 @@ def _with_arguments(match: re.Match[str], callee: str, extra: tuple[str, ...]) -
     rest = match["rest"]
     comma = ", " if extra and not rest.startswith(")") else ""
     return f"{match['head']}{callee}({', '.join(extra)}{comma}{rest}"
-
-
-def _location(module: DeviceModule, line: str) -> str:
-    """Return file:line:column of an instruction that carries debug information."""
-    reference = _DEBUG_LOCATION.search(line)
-    if reference is None:
-        return ""
-    nodes = {
-        key: text
-        for entry in module.tail
-        if entry.startswith("!")
-        for key, text in [entry.split(" = ", 1)]
-    }
-    node = nodes.get(reference[1], "")
-    place = _PLACE.search(node)
-    if place is None:
-        return ""
-    file = _FILE.search(nodes.get(place[3], ""))
-    name = _FILE_NAME.search(nodes.get(file[1], "") if file else "")
-    return ":".join(
-        part for part in (string_of(name[1]) if name else "", place[1], place[2]) if part
-    )

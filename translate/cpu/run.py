@@ -42,6 +42,7 @@ def block_function_definition(name: str, region: BarrierSplitKernel, metadata: M
     writer = _Writer(region, operands, metadata)
     return "\n".join(
         (
+            *_places(region),
             run_head(name, "%block", metadata),
             "entry:",
             *copy_block(),
@@ -55,6 +56,20 @@ def block_function_definition(name: str, region: BarrierSplitKernel, metadata: M
             "}",
         )
     )
+
+
+def places_name(function: str) -> str:
+    """Return the name of the table of the barriers of a split function, by their numbers."""
+    return f"{function}.barriers"
+
+
+def _places(region: BarrierSplitKernel) -> tuple[str, ...]:
+    """Return the table of barriers if threads may have to tell which one is theirs."""
+    if not any(entrance.has_choice for entrance in region.entrances):
+        return ()
+    listed = ", ".join(f"ptr {place}" for place in region.places)
+    name = symbol(places_name(region.function.name))
+    return (f"{name} = internal constant [{len(region.places)} x ptr] [{listed}]",)
 
 
 def _variable(slot: Slot) -> str:
@@ -268,6 +283,8 @@ class _Writer:
         offset = self._region.next_offset
         address = self._address_of_first("i32", offset, f"%{name}", low, lines)
         operands = f"ptr %block, ptr {address}, i32 %{name}.count, i32 %{name}.before"
+        places = symbol(places_name(self._region.function.name))
+        operands += f", ptr {places}"
         lines += [
             f"  %{name}.count = sub i32 {high}, {low}",
             f"  %{name}.before = load i32, ptr %to",

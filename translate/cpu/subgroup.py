@@ -136,8 +136,8 @@ def _block_barrier(name: str) -> Replacement | None:
             define(
                 "mo.barrier",
                 "void",
-                "",
-                "call i32 @mo_cpu_barrier(ptr %c, i32 0, i32 0)",
+                "ptr %at",
+                "call i32 @mo_cpu_barrier(ptr %c, i32 0, i32 0, ptr %at)",
                 "ret void",
             ),
             Sync.BLOCK,
@@ -148,8 +148,8 @@ def _block_barrier(name: str) -> Replacement | None:
         define(
             target,
             "i32",
-            "i32 %v",
-            f"%r = call i32 @mo_cpu_barrier(ptr %c, i32 {kinds[name]}, i32 %v)",
+            "ptr %at, i32 %v",
+            f"%r = call i32 @mo_cpu_barrier(ptr %c, i32 {kinds[name]}, i32 %v, ptr %at)",
             "ret i32 %r",
         ),
         Sync.WARP,

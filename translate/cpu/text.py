@@ -10,7 +10,14 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, name_of, next_metadata_number
+from mlir_offload.offload.ir_syntax import (
+    LLVM_IR,
+    concealed,
+    encoded,
+    name_of,
+    next_metadata_number,
+    string_of,
+)
 from mlir_offload.offload.ir_syntax import reference as spelled
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 
@@ -26,6 +33,10 @@ _TYPE_NAME = ir_pattern("`type_name`")
 _NUMBERED = ir_pattern("%`number:number`")
 _LOCATION = ir_pattern("!dbg !`number` ")
 _NUMBERED_LABEL = ir_line("`number:number`:")
+_LOCATED = ir_pattern("!dbg `node:node`")
+_PLACE = ir_pattern("line: `line:number``(`, column: `column:number``)?``some`scope: `scope:node`")
+_FILE = ir_pattern("file: `file:node`")
+_NAME_OF_FILE = ir_pattern('filename: "`name:string`"')
 
 
 class Function(Struct, frozen=True):
@@ -152,6 +163,13 @@ def symbol(name: str) -> str:
     return f"@{spelled(name)}"
 
 
+def c_string(text: str) -> str:
+    """Return a string of C, its type and its bytes, with no quotes that could be taken for others."""
+    content = encoded(text)
+    spelled = "".join(f"\\{byte:02X}" for byte in content)
+    return f'[{len(content) + 1} x i8] c"{spelled}\\00"'
+
+
 def references(lines: Iterable[str]) -> frozenset[str]:
     """Return the global values that lines refer to, each as `@name`."""
     return frozenset(found for line in lines for found in _REFERENCE.findall(line))
@@ -160,6 +178,28 @@ def references(lines: Iterable[str]) -> frozenset[str]:
 def callee_name(reference: str) -> str:
     """Return the name behind `@name`."""
     return name_of(reference[1:])
+
+
+def location_of(module: DeviceModule, line: str) -> str:
+    """Return file:line:column of an instruction that carries debug information."""
+    reference = _LOCATED.search(line)
+    if reference is None:
+        return ""
+    nodes = {
+        key: text
+        for entry in module.tail
+        if entry.startswith("!")
+        for key, text in [entry.split(" = ", 1)]
+    }
+    node = nodes.get(reference[1], "")
+    place = _PLACE.search(node)
+    if place is None:
+        return ""
+    file = _FILE.search(nodes.get(place[3], ""))
+    name = _NAME_OF_FILE.search(nodes.get(file[1], "") if file else "")
+    return ":".join(
+        part for part in (string_of(name[1]) if name else "", place[1], place[2]) if part
+    )
 
 
 def without_location(head: str) -> str:

@@ -183,7 +183,7 @@ class _Writer:
         )
         location = self.types.add(f"!DILocation(line: {frame.line}, scope: !{frame.scope})")
         declared = f"metadata ptr {place}, metadata {variable}, metadata !DIExpression()"
-        frame.start.append(f"  {place} = alloca {type_}, align 8")
+        frame.start.append(f"  {place} = alloca {type_}")
         frame.start.append(f"  call void @llvm.dbg.declare({declared}), !dbg {location}")
         return place
 

@@ -14,11 +14,12 @@ from mlir_offload.offload.ir_syntax import (
     next_metadata_number,
     revealed,
 )
-from mlir_offload.toolchain.errors import SourceError, ToolchainError
+from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table, table_cache, with_learned
 from mlir_offload.toolchain.target import Kind, sm_number
+from mlir_offload.translate import barrier_place
 from mlir_offload.translate.device_ir import (
     LINK_LIBRARY,
     has_bulk_copies,
@@ -28,6 +29,7 @@ from mlir_offload.translate.device_ir import (
     with_flushing_functions,
     with_target,
 )
+from mlir_offload.translate.kernel_parameter import ParameterTypeError
 from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering, OtherVendor
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ def nvptx_device_ir(
     down to lines, as with nvcc's -lineinfo. With `keeps_functions` what is external stays so, for
     files that call it.
     """
-    text = concealed(ll_text)
+    text = barrier_place.without_marks(concealed(ll_text))
     if flushes_subnormals:
         text = with_flushed_subnormals(text)
     triple, layout = _target(llvm_major)
@@ -99,13 +101,12 @@ def nvptx_device_ir(
 
 
 def _check_parameters(ll_text: str) -> None:
-    """Raise SourceError for a parameter whose type PTX does not have: the back end writes it all the same, or crashes."""
+    """Raise ParameterTypeError for a parameter whose type PTX does not have: the back end writes it all the same, or crashes."""
     for kernel, types in kernel_signatures(ll_text).items():
         for kind in types:
             if kind in _UNKNOWN or (_INTEGER.fullmatch(kind) and kind not in _INTEGERS):
-                msg = f"kernel '{kernel}' has a parameter of type {kind}, which PTX does not have"
                 hint = "pass a wider integer, of 8, 16, 32, 64 or 128 bits, or f64"
-                raise SourceError(msg, hint=hint)
+                raise ParameterTypeError(kernel, kind, "which PTX does not have", hint=hint)
 
 
 def with_flushed_subnormals(ll_text: str) -> str:

@@ -23,7 +23,7 @@ from mlir_offload.translate.gpu_module import (
     read_declared,
     rename_launches,
 )
-from mlir_offload.translate.host import divergent_barrier
+from mlir_offload.translate.host import divergent_barrier, runner_call
 from mlir_offload.translate.host import interface as host_interface
 from mlir_offload.translate.host.async_chain import AsyncRewriter
 from mlir_offload.translate.host.launch import (
@@ -143,6 +143,7 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     # Before device code is rewritten below.
     used = _workgroup_memory(device)
     divergent = _divergent_barriers(device, host, locations) if "gpu.barrier" in text else ()
+    library_calls = _library_calls(host, locations)
     large = _large_products(module, locations, options) if '"vector.contract"' in text else ()
     rules = _device_rules(module, locations, options, symbols, variants)
     leaves = kinds_left(variants, attached)
@@ -179,7 +180,7 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         uses_runtime=uses_runtime,
         interface=interface,
         binaries=tuple(binaries.values()),
-        warnings=(*divergent, *large, *warnings),
+        warnings=(*divergent, *large, *library_calls, *warnings),
     )
 
 
@@ -240,6 +241,11 @@ def _divergent_barriers(
     device: Mapping[str, Operation], host: Sequence[Operation], locations: Locations
 ) -> tuple[SourceWarning, ...]:
     return tuple(divergent_barrier.find_divergent_barriers(device, host, locations))
+
+
+def _library_calls(host: Sequence[Operation], locations: Locations) -> tuple[SourceWarning, ...]:
+    declared = [one for one in host if one.regions and one.is_declaration]
+    return tuple(runner_call.find_other_types(declared, locations)) if declared else ()
 
 
 def _large_products(

@@ -25,10 +25,12 @@ from mlir_offload.translate.cpu.text import (
     Function,
     callee_name,
     first_type,
+    location_of,
     parse_device_module,
     symbol,
 )
 from mlir_offload.translate.device_ir import LINK_LIBRARY
+from mlir_offload.translate.kernel_parameter import ParameterTypeError
 from mlir_offload.translate.spirv.assertion import with_failures
 from mlir_offload.translate.spirv.bfloat import without_bfloat
 from mlir_offload.translate.spirv.call import (
@@ -181,13 +183,13 @@ class _Calls(Struct):
             return line
         if " asm " in line:
             what = "inline assembly"
-            raise _unsupported(what)
+            raise _unsupported(what, self.module, line)
         match = CALL.match(line)
         if match is None:
             return line
         if match["callee"].startswith("%"):
             what = "a call of a function whose name is not known"
-            raise _unsupported(what)
+            raise _unsupported(what, self.module, line)
         name = callee_name(match["callee"])
         types = _argument_types(match["rest"])
         found = find_spirv_function(name, _result_type(match["type"]), types)
@@ -196,7 +198,7 @@ class _Calls(Struct):
             return _converted(line, match["callee"], symbol(found.symbol))
         if name.startswith(("llvm.nvvm.", "__nv_")) or name in _LACKING:
             what = f"a call of {name}"
-            raise _unsupported(what)
+            raise _unsupported(what, self.module, line)
         if name.startswith("llvm.") or "call spir_func " in match["head"]:
             self._declare(name)
             return line
@@ -226,7 +228,7 @@ class _Calls(Struct):
         found = atomic_function(match["operation"], match["type"]) if match else None
         if match is None or found is None:
             what = f"atomicrmw {' '.join(line.split()[3:4])} of this type"
-            raise _unsupported(what)
+            raise _unsupported(what, self.module, line)
         self._use(found)
         address, lines = match["address"], []
         if match["space"] != "4":
@@ -308,8 +310,11 @@ def _checked_parameter(parameter: str, kernel: str) -> str:
     vector = _VECTOR.fullmatch(kind)
     is_passed = kind.startswith("ptr") or (vector["element"] if vector else kind) in _PASSED
     if " byval(" in parameter or not is_passed:
-        msg = f"kernel '{kernel}' has a parameter of type {kind}, which a kernel for spirv64 cannot take"
-        raise SourceError(msg, hint="pass its members one by one, or in memory")
+        why, hint = (
+            "which a kernel for spirv64 cannot take",
+            "pass its members one by one, or in memory",
+        )
+        raise ParameterTypeError(kernel, kind, why, hint=hint)
     return parameter
 
 
@@ -343,6 +348,11 @@ def _internal_variable(line: str) -> str:
     return f"{head} = internal {rest}"
 
 
-def _unsupported(what: str) -> SourceError:
+class NotInSpirvError(SourceError):
+    """An operation that SPIR-V does not have; with debug information the error has a line."""
+
+
+def _unsupported(what: str, module: DeviceModule, line: str) -> NotInSpirvError:
     hint = "leave spirv64 out of --offload-arch, or rewrite the kernel without it"
-    return SourceError(f"{what} is not supported for spirv64", hint=hint)
+    message, place = f"{what} is not supported for spirv64", location_of(module, line)
+    return NotInSpirvError(message, hint=hint, location=place)

@@ -15,7 +15,9 @@ func.func private @update(%x: memref<?x?xf32>, %y: memref<?x?xf32>, %blocks: ind
     scf.for %row = %c0 to %rows step %c1 {
       scf.for %column = %first to %columns step %step {
         %old = memref.load %y[%row, %column] : memref<?x?xf32>
-        %factor = memref.load %x[%row, %column] : memref<?x?xf32>
+        // Lowered by a pass that knows no width of index.
+        %factors = vector.transfer_read %x[%row, %column], %a {in_bounds = [true]} : memref<?x?xf32>, vector<1xf32>
+        %factor = vector.extract %factors[0] : f32 from vector<1xf32>
         %product = arith.mulf %a, %factor : f32
         %new = arith.addf %old, %product : f32
         memref.store %new, %y[%row, %column] : memref<?x?xf32>

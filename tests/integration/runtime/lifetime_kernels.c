@@ -24,7 +24,7 @@ static void run_meet(mo_thread_context *item, void **params) {
   int *sum = *(int **)params[0];
   uint32_t block = item->block_id[0];
   __atomic_fetch_add(&sum[block], 1, __ATOMIC_RELAXED);
-  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0);
+  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0, 0);
   if (block_is_running && item->linear == 0 && block == 0)
     block_is_running();
   if ((uint32_t)sum[block] != item->block->items)
@@ -50,7 +50,7 @@ __attribute__((noinline)) static int descend(mo_thread_context *item, int depth)
 static void run_overflow(mo_thread_context *item, void **params) {
   if (item->linear == 1)
     **(int **)params[0] = descend(item, 300);
-  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0);
+  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0, 0);
 }
 
 #define KERNEL(name, range)                                                \

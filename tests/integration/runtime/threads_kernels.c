@@ -16,11 +16,11 @@ static void run_bump(mo_thread_context *item, void **params) {
 static void run_meet(mo_thread_context *item, void **params) {
   int *data = *(int **)params[0], *shared = (int *)item->static_shared;
   shared[item->linear] = (int)item->linear;
-  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0);
+  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0, 0);
   int neighbour = shared[(item->linear + 1) % ITEMS];
-  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0);
+  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0, 0);
   shared[item->linear] = neighbour;
-  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0);
+  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0, 0);
   for (int i = 0; item->linear == 0 && i < ITEMS; ++i)
     data[item->block_id[0]] += shared[i];
 }

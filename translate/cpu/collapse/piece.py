@@ -12,6 +12,7 @@ from mlir_offload.toolchain.llvmc.ir import Function, Instruction, Value
 _MOST_PIECES = 400
 _COLLECTIVES = ("mo.shfl.", "mo.vote.", "mo.match.", "mo.redux.", "mo.bar.warp.", "mo.activemask")
 BARRIER = "mo.barrier"
+_PLACE = 1
 _UNSUPPORTED = {
     "mo.barrier.popc": "a barrier that counts votes",
     "mo.barrier.and": "a barrier that combines votes",
@@ -39,7 +40,7 @@ def is_meeting(name: str) -> bool:
 class Piece:
     """Instructions that a strip of threads runs without meeting others.
 
-    A piece that is a barrier ends with it; one that is a subgroup operation consists of it, and a serial
+    A piece that is a barrier ends with it, and knows the string that says where it is; one that is a subgroup operation consists of it, and a serial
     one of an instruction for one lane after the other and its addresses.
     """
 
@@ -50,6 +51,7 @@ class Piece:
         self.instructions: list[Instruction] = []
         self.terminator: Instruction | None = None
         self.is_barrier = False
+        self.place: Value | None = None
         self.collective: Instruction | None = None
         self.is_serial = False
         self.successors: list[Piece] = []
@@ -174,6 +176,8 @@ class Graph:
             raise CannotCollapseError(_UNSUPPORTED[name])
         if name == BARRIER:
             piece.is_barrier = True
+            place = call.operands[_PLACE]
+            piece.place = None if isinstance(place, Instruction) else place
             return self._following(piece)
         if name.startswith(_COLLECTIVES):
             return self._alone(piece, call, is_serial=False)

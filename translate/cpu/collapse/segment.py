@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from mlir_offload.toolchain.llvmc.code import Opcode, Predicate
@@ -108,7 +108,10 @@ class Segment:
         self._step = frame.new_block("strip.next")
         self._apart: Block | None = None
         self._arrivals: dict[Piece, Block] = {}
-        self._exits = [p.successors[0] for p in self.pieces if p.is_barrier]
+        barriers = [p for p in self.pieces if p.is_barrier]
+        self._exits = [p.successors[0] for p in barriers]
+        no_place = frame.pointer.null
+        self._places = {p.successors[0]: p.place or no_place for p in barriers}
 
     def write(self, begins: Mapping[Piece, Block], done: Block) -> None:
         """Write the loop, its pieces, and the jump to the next segment."""
@@ -229,6 +232,7 @@ class Segment:
         rest = frame.new_block("strip.waits")
         b.branch(frame.all_of(gone), self.end, rest)
         b.go(rest)
+        at: list[tuple[Value, Value]] = []
         for start in dict.fromkeys(self._exits):
             waiting = writer.threads_at(start.number)
             agreed, other = frame.new_block("strip.agreed"), frame.new_block("strip.other")
@@ -240,7 +244,8 @@ class Segment:
             self._save(start)
             self._agree_on(start)
             b.go(other)
-        self._disagree()
+            at.append((frame.any_of(waiting), self._places[start]))
+        self._disagree(self._first_place(at), self._first_place(reversed(at)))
 
     def _agree_on(self, start: Piece) -> None:
         """Append the check that the strips wait at one barrier, and go to the next strip."""
@@ -254,16 +259,29 @@ class Segment:
             wrong = frame.new_block("wrong")
             b.branch(b.compare(Predicate.EQ, before, frame.number(number)), agreed, wrong)
             b.go(wrong)
-            self._disagree()
+            others = (
+                (b.compare(Predicate.EQ, before, frame.number(writer.segment_number(o))), place)
+                for o, place in self._places.items()
+            )
+            self._disagree(self._places[start], self._first_place(others))
             b.go(agreed)
         b.store(frame.number(number), writer.crossing.next)
         b.jump(self._step)
 
-    def _disagree(self) -> None:
+    def _first_place(self, places: Iterable[tuple[Value, Value]]) -> Value:
+        """Append the choice of the first place for which a condition holds."""
+        found = self._writer.frame.pointer.null
+        for condition, place in reversed(tuple(places)):
+            found = self._writer.frame.b.select(condition, place, found)
+        return found
+
+    def _disagree(self, first: Value, second: Value) -> None:
+        """Append the end of the program: threads wait at barriers of two places."""
         writer, frame, b = self._writer, self._writer.frame, self._writer.frame.b
         context = frame.context
-        type_ = context.function_type(context.void, [frame.pointer])
-        b.call(frame.module.declare("mo_cpu_disagree", type_), [writer.block.block])
+        type_ = context.function_type(context.void, [frame.pointer] * 3)
+        disagree = frame.module.declare("mo_cpu_disagree", type_)
+        b.call(disagree, [writer.block.block, first, second])
         b.jump(self._step)
 
     def _go_on(self, begins: Mapping[Piece, Block], done: Block) -> None:
