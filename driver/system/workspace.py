@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -155,40 +156,13 @@ def locked_temporary_directory(parent: Path) -> Iterator[Path]:
 
 def _remove_directory(path: Path, descriptor: int) -> None:
     try:
-        _remove_held(path, descriptor)
+        shutil.rmtree(path, ignore_errors=True)
     finally:
         # A signal may have ended the first attempt.
         if path.exists():
-            _remove_held(path, descriptor)
+            shutil.rmtree(path, ignore_errors=True)
         if descriptor != _NONE:
             os.close(descriptor)
-
-
-def _remove_held(path: Path, descriptor: int) -> None:
-    """Remove an open directory and what is in it, as far as that can be removed."""
-    if descriptor != _NONE:
-        _empty(descriptor)
-    with contextlib.suppress(OSError):
-        path.rmdir()
-
-
-def _empty(descriptor: int) -> None:
-    """Remove what is in an open directory; a link is not followed, whenever another user puts it there.
-
-    shutil.rmtree is not used because shutil loads every compressor.
-    """
-    with contextlib.suppress(OSError), os.scandir(descriptor) as entries:
-        for entry in list(entries):
-            with contextlib.suppress(OSError):
-                if entry.is_dir(follow_symlinks=False):
-                    inner = os.open(entry.name, _DIRECTORY, dir_fd=descriptor)
-                    try:
-                        _empty(inner)
-                    finally:
-                        os.close(inner)
-                    os.rmdir(entry.name, dir_fd=descriptor)
-                else:
-                    os.unlink(entry.name, dir_fd=descriptor)
 
 
 def _sweep(parent: Path, prefix: str) -> None:
@@ -203,7 +177,7 @@ def _remove_left(path: Path) -> None:
     descriptor = os.open(path, _DIRECTORY)
     try:
         if _lock(descriptor) is _Lock.OURS:
-            _remove_held(path, descriptor)
+            shutil.rmtree(path, ignore_errors=True)
     finally:
         os.close(descriptor)
 
@@ -296,8 +270,7 @@ def publish(made: Path, output: Path) -> None:
     try:
         with locked_temporary_file(output) as temporary, made.open("rb") as source:
             with open(temporary.descriptor, "wb", closefd=False) as target:
-                while part := source.read(_COPIED_AT_ONCE):
-                    target.write(part)
+                shutil.copyfileobj(source, target, _COPIED_AT_ONCE)
             status = os.fstat(source.fileno())
             os.fchmod(temporary.descriptor, _mode(output, status.st_mode))
             os.utime(temporary.descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))

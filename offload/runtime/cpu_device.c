@@ -712,7 +712,7 @@ static uint32_t release_barrier(mo_fibers *fibers, uint32_t thread_count) {
   for (uint32_t i = 0; i < thread_count; ++i) {
     if (fibers->fibers[i].status != AT_BARRIER) continue;
     if (first == NULL) first = &fibers->fibers[i];
-    if (fibers->fibers[i].at != first->at) mo_cpu_disagree(&first->item, first->at, fibers->fibers[i].at);
+    if (fibers->fibers[i].at != first->at) mo_cpu_disagree(&first->context, first->at, fibers->fibers[i].at);
     ++waiting;
     votes += fibers->fibers[i].vote != 0;
   }

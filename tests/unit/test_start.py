@@ -50,7 +50,6 @@ NEVER = {
         "tomllib",
         "ctypes",
         "asyncio",
-        "shutil",
     ),
     *("concurrent.futures", "importlib.metadata", "importlib.resources"),
     *("mlir_offload.driver.message.diagnostic", "mlir_offload.driver.option.pipeline_file"),

@@ -38,7 +38,7 @@ class Replacement(Struct, frozen=True):
     @property
     def takes_place(self) -> bool:
         """Say whether the place of the call in the source is the second argument."""
-        return "ptr %at" in self.definition
+        return "(ptr %c, ptr %place" in self.definition
 
     @property
     def takes_operands(self) -> bool:

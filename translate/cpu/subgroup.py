@@ -136,8 +136,8 @@ def _block_barrier(name: str) -> Replacement | None:
             define(
                 "mo.barrier",
                 "void",
-                "ptr %at",
-                "call i32 @mo_cpu_barrier(ptr %c, i32 0, i32 0, ptr %at)",
+                "ptr %place",
+                "call i32 @mo_cpu_barrier(ptr %c, i32 0, i32 0, ptr %place)",
                 "ret void",
             ),
             Sync.BLOCK,
@@ -148,8 +148,8 @@ def _block_barrier(name: str) -> Replacement | None:
         define(
             target,
             "i32",
-            "ptr %at, i32 %v",
-            f"%r = call i32 @mo_cpu_barrier(ptr %c, i32 {kinds[name]}, i32 %v, ptr %at)",
+            "ptr %place, i32 %v",
+            f"%r = call i32 @mo_cpu_barrier(ptr %c, i32 {kinds[name]}, i32 %v, ptr %place)",
             "ret i32 %r",
         ),
         Sync.WARP,
