@@ -206,17 +206,17 @@ def mistakes(readers: tuple[Reader, ...]) -> Iterator[str]:
         if reader.release > _TYPED:
             yield from _back_end_mistakes(reader)
         for name in limits.taken_rightly:
-            first = intrinsics.first_release(name) or 0
-            known = intrinsics.first_release(intrinsics.taken_for(name, reader.release)) or 0
-            if known <= reader.release < first and not _is_taken_rightly(reader, readers[-1], name):
+            is_older = reader.release < (intrinsics.first_release(name) or 0)
+            is_taken = is_older and bool(intrinsics.taken_for(name, reader.release))
+            if is_taken and not _is_taken_rightly(reader, readers[-1], name):
                 yield f"LLVM {reader.release} does something else for {name}"
     tried = {(target, name) for target, rows in limits.back_ends.items() for name in rows}
     if tried != _BACK_ENDS.keys():
         yield f"back ends: {sorted(tried ^ _BACK_ENDS.keys())} have no module"
-    known = {name: row.gone for name, row in limits.text_attributes_gone.items()}
+    gone = {name: row.gone for name, row in limits.text_attributes_gone.items()}
     found = attributes_gone(readers)
-    if found != known | _SLOWER:
-        yield f"text_attributes_gone: {known}; found {found}"
+    if found != gone | _SLOWER:
+        yield f"text_attributes_gone: {gone}; found {found}"
 
 
 if __name__ == "__main__":
