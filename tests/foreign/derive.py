@@ -2,8 +2,8 @@
 
 usage: python tests/foreign/derive.py --releases=14,15,...,23 --root=23=DIR [--write | --compare]
 
-It writes reader_limits.yaml, intrinsics.yaml and intrinsic_signatures.yaml of toolchain/data, and compares the tables of
-GPUs and of text. --compare shows how the first ones differ from what is derived: no program reads the table that it
+It writes reader_limits.yaml, intrinsics.yaml and intrinsic_signatures.yaml of toolchain/data, and compares the other tables
+that checks between releases use. --compare shows how the first ones differ from what is derived: no program reads the table that it
 writes, so that equal tables prove that all rows come from the readers. Exit status 1 if a table that is compared
 differs. docs/howto/new-llvm.md tells what is left to do.
 """
@@ -24,7 +24,7 @@ from foreign.reader import add_reader_options  # noqa: E402
 
 TABLES = ROOT / "toolchain" / "data"
 # Each program, and the table that it writes; empty for one that compares.
-_PROGRAMS = {
+PROGRAMS = {
     "limits": "reader_limits.yaml",
     "intrinsics": "intrinsics.yaml",
     "signatures": "intrinsic_signatures.yaml",
@@ -32,6 +32,8 @@ _PROGRAMS = {
     "launch_attributes": "",
     "debug_operations": "",
     "constructs": "",
+    "single_rows": "",
+    "openmp_runtime": "",
 }
 
 
@@ -46,7 +48,7 @@ def main() -> int:
     options = parser.parse_args()
     readers = [f"--releases={options.releases}", *(f"--root={root}" for root in options.root)]
     status = 0
-    for name, table in _PROGRAMS.items():
+    for name, table in PROGRAMS.items():
         begin = time.monotonic()
         command = [sys.executable, str(Path(__file__).with_name(f"{name}.py")), *readers]
         command += ["--write"] if table and options.write else []

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from foreign.intrinsics import known_names
+from foreign.intrinsics import known_names, prefixes
 from foreign.reader import Reader
+from foreign.signature_probe import PARAMETERS
 
-from mlir_offload.toolchain.skew.signature import split_signature, split_spelled
+from mlir_offload.toolchain.skew.signature import split_spelled
 
-_CALL = re.compile(r"call [^@\n]*@([\w.]+)(\(.*\))")
-_FUNCTION = re.compile(r"^define void @c(\d+)\(\)[^\n]*\n(.*?)^}", re.MULTILINE | re.DOTALL)
+_CALL = re.compile(r"call [^@\n]*@(llvm\.[\w.]+)\(")
+_NAME = re.compile(r"@(llvm\.[\w.]+)")
+_FUNCTION = re.compile(r"^define [^\n]*@c(\d+)\([^\n]*\n(.*?)^}", re.MULTILINE | re.DOTALL)
 _PARSED = re.compile(r"^(?:\S+ )?(?:error: )?[^\s:]*:(\d+):\d+: error:", re.MULTILINE)
 _AT_ONCE = 200
 # The lines of a call in a module, and in which of them the call is.
 _LINES = 5
-# What has a value in text but not this one, and a type of which no value can be written.
-_VALUES = {"token": "none", "i1": "false", "metadata": "!{}", "label": "", "x86_mmx": "undef"}
+# What no function has as a parameter, and no value, or no result.
+_CONSTANTS = {"token": "none", "metadata": "!{}", "x86_amx": "poison"}
+_NO_RESULTS = ("void", "token", "x86_amx", "metadata")
 
 
 class Taken(StrEnum):
@@ -34,39 +37,36 @@ class Taken(StrEnum):
 class Call:
     """A call of an intrinsic; `suffix` is an overload's, which no LLVM writes: readers put their own in its place.
 
-    `number` is passed for integers: those that must be constant are often not free to be any.
+    `passed` is a number for parameters of integer type, or PARAMETERS: those of the function that calls.
     """
 
     name: str
     signature: str
     suffix: str = ""
-    number: int = 0
-
-    @property
-    def is_possible(self) -> bool:
-        """Return whether there are values for all parameters."""
-        return "label" not in split_signature(self.signature)[1]
-
-    @property
-    def arguments(self) -> str:
-        """Return its arguments as LLVM prints them."""
-        _, parameters = split_spelled(self.signature)
-        passed = (f"{one} {self._value(one)}" for one in parameters if one != "...")
-        return f"({', '.join(passed)})"
+    passed: str = PARAMETERS
 
     def lines(self, place: int) -> tuple[str, ...]:
-        """Return the declaration, and a function that calls it."""
+        """Return the declaration, and a function that calls it and returns what it returns."""
         result, parameters = split_spelled(self.signature)
         kind = f"{result} ({', '.join(parameters)})" if "..." in parameters else result
         name = f"{self.name}{self.suffix}"
-        declared = f"declare {result} @{name}({', '.join(parameters)})"
-        call = f"  call {kind} @{name}{self.arguments}"
-        return declared, f"define void @c{place}() {{", call, "  ret void", "}"
+        values = [(one, self._value(one, n)) for n, one in enumerate(parameters) if one != "..."]
+        arguments = ", ".join(f"{one} {value}" for one, value in values)
+        own = ", ".join(f"{one} {value}" for one, value in values if value.startswith("%"))
+        has_result = result not in _NO_RESULTS
+        return (
+            f"declare {result} @{name}({', '.join(parameters)})",
+            f"define {result if has_result else 'void'} @c{place}({own}) {{",
+            f"  {'%r = ' if has_result else ''}call {kind} @{name}({arguments})",
+            f"  ret {result} %r" if has_result else "  ret void",
+            "}",
+        )
 
-    def _value(self, kind: str) -> str:
-        """Return a constant: parameters that must be constants have types of integers."""
-        default = str(self.number) if re.fullmatch(r"i\d+", kind) else "poison"
-        return _VALUES.get(kind, default)
+    def _value(self, kind: str, place: int) -> str:
+        """Return a parameter or a constant: some parameters of intrinsics must be constants."""
+        if self.passed != PARAMETERS and re.fullmatch(r"i\d+", kind):
+            return str(int(self.passed)) if kind != "i1" else ("false", "true")[int(self.passed)]
+        return _CONSTANTS.get(kind, f"%a{place}")
 
 
 def answers(
@@ -114,14 +114,15 @@ def _answers(reader: Reader, calls: Sequence[Call], writer: Reader | None) -> di
 def _functions(reader: Reader, calls: Sequence[Call], printed: str) -> Iterator[Call]:
     """Return the calls of which a reader left one of a function that it does not know."""
     called = {
-        calls[int(place)]: {name for name, _ in _CALL.findall(body) if name.startswith("llvm.")}
+        calls[int(place)]: frozenset(_CALL.findall(body))
         for place, body in _FUNCTION.findall(printed)
     }
-    suffixed = {name for call, names in called.items() if call.suffix for name in names}
-    known = known_names(reader, sorted(suffixed)) if suffixed else frozenset()
-    for call, names in called.items():
-        if names - (known if call.suffix else reader.names):
-            yield call
+    # A reader may put an overload in the place of what was none. It may name one by the types that it is asked with.
+    overloads = frozenset().union(*called.values()) - reader.names
+    known = known_names(reader, sorted(overloads)) if overloads else frozenset()
+    bases = {_base(name, reader.names) for name in known}
+    unknown = {name for name in overloads if _base(name, reader.names) not in bases}
+    yield from (call for call, names in called.items() if names & unknown)
 
 
 def _module(calls: Sequence[Call]) -> bytes:
@@ -134,16 +135,12 @@ def _rejected(message: str, calls: Sequence[Call], *, is_text: bool) -> list[Cal
     parsed = _PARSED.search(message) if is_text else None
     if parsed is not None:
         return [calls[(int(parsed[1]) - 1) // _LINES]]
-    printed = _CALL.findall(message)
-    if is_text:
-        pairs = {(_base(name, calls), arguments) for name, arguments in printed}
-        return [call for call in calls if (call.name, call.arguments) in pairs]
-    # Bitcode has one call of a name, whose types the reader may have replaced.
-    names = {_base(name, calls) for name, _ in printed}
+    # A module has one call of a name, whose types the reader may have replaced.
+    own = {call.name for call in calls}
+    names = {_base(name, own) for name in _NAME.findall(message)}
     return [call for call in calls if call.name in names]
 
 
-def _base(printed: str, calls: Sequence[Call]) -> str:
-    """Return the longest name among those of the calls that a name is or begins with."""
-    own = (call.name for call in calls if f"{printed}.".startswith(f"{call.name}."))
-    return max(own, key=len, default="")
+def _base(printed: str, names: Collection[str]) -> str:
+    """Return the longest of some names that a name is or begins with; empty if there is none."""
+    return next((name for name in (printed, *prefixes(printed)) if name in names), "")

@@ -158,6 +158,35 @@ def instruction_module(code: int) -> bytes:
     return _module(fill)
 
 
+def cast_flag_module() -> bytes:
+    """Return a module with a zext of i32 that has a flag."""
+    return _with_instruction(3, (3, _I64, 1, 1))
+
+
+def compare_flag_module() -> bytes:
+    """Return a module with an icmp eq of i32 that has a flag."""
+    return _with_instruction(28, (3, 3, 32, 1))
+
+
+def element_flag_module() -> bytes:
+    """Return a module with a getelementptr that has a flag, but not inbounds."""
+    return _with_instruction(43, (4, _I32, 4, 3))
+
+
+def _with_instruction(code: int, operands: Sequence[int]) -> bytes:
+    """Return a module with an instruction, to which 4 is a pointer to i32 and 3 an i32."""
+
+    def fill(writer: BitWriter) -> None:
+        _types(writer)
+        _function(writer, _ATOMIC, is_declared=False)
+        with writer.block(12, 5):
+            writer.record(1, (1,))
+            writer.record(code, operands)
+            writer.record(10, ())
+
+    return _module(fill)
+
+
 def atomic_module(operation: int, *, is_float: bool) -> bytes:
     """Return a module with an atomicrmw of this operation on i32 or on float."""
 

@@ -8,8 +8,8 @@ root's own libraries.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -68,6 +68,14 @@ class Reader:
     def names(self) -> frozenset[str]:
         """Return the names of intrinsics that the binary contains."""
         return frozenset(name.decode() for name in _INTRINSIC.findall(self.binary.read_bytes()))
+
+    @property
+    def clang(self) -> tuple[str, ...]:
+        """Return how clang is called: the release's, or that of a wheel; empty if there is none."""
+        if not self.is_clang and self.program.with_name("clang").exists():
+            return self.tool("clang")
+        version = _WHEELS.get(self.release)
+        return (str(_fetch(self.release, version)), "clang") if version else ()
 
     def tool(self, name: str) -> tuple[str, ...]:
         """Return how a program of the release is called."""
@@ -233,13 +241,14 @@ def _fetch(release: int, version: str) -> Path:
     program = folder / "ziglang" / "zig"
     if not program.exists():
         print(f"fetching ziglang {version} for clang {release}", file=sys.stderr, flush=True)  # noqa: T201
-        partial = folder.with_name(f"{folder.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        wheels = partial / "wheel"
-        download_wheel(f"ziglang=={version}", wheels)
-        for wheel in wheels.iterdir():
-            zipfile.ZipFile(wheel).extractall(partial)
-        shutil.rmtree(wheels)
-        (partial / "ziglang" / "zig").chmod(0o755)
-        partial.rename(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # Several programs may fetch it at once.
+        with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
+            wheels, content = Path(partial) / "wheel", Path(partial) / "content"
+            download_wheel(f"ziglang=={version}", wheels)
+            for wheel in wheels.iterdir():
+                zipfile.ZipFile(wheel).extractall(content)
+            (content / "ziglang" / "zig").chmod(0o755)
+            with contextlib.suppress(OSError):
+                content.rename(folder)
     return program

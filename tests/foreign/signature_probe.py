@@ -3,26 +3,47 @@
 usage: python signature_probe.py LIBRARY < REQUESTS
 
 A request is a name, and the numbers of TYPES that an overload is to have, or nothing. Without numbers two types are
-printed, of overloads with other types each: what differs between them an overload is free to choose. A line is
-the request and the types, separated by tabs; a name that the library lacks has no line.
+printed, of overloads with other types each: what differs between them an overload is free to choose. With numbers, or a
+`-` where there is nothing to choose, the type is printed if the verifier takes a call, and what such calls may pass: the
+parameters of the function, or a number for those of integer type, which may have to be constants. A line is the request
+and the answer, separated by tabs; a name that the library lacks, and a call that it does not take, has no line.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
+from collections.abc import Iterable, Sequence
 
 # Numbers of elements (negative: of a scalable vector), and the element.
 TYPES = (
     (0, "i32"), (0, "i64"), (0, "i16"), (0, "float"), (0, "double"), (0, "half"), (0, "ptr"), (4, "i32"),
     (4, "float"), (2, "double"), (8, "i16"), (16, "i8"), (2, "i64"), (-4, "i32"), (-4, "float"), (-16, "i1"),
+    (-16, "i8"), (-32, "i8"), (-48, "i8"), (-64, "i8"), (4, "ptr"),
 )  # fmt: skip
+PARAMETERS = "parameters"
+"""What a call passes that passes no number."""
+
 _CHOSEN = 16
 # The widths and lengths of the types of which no intrinsic has one.
 _OPEN = ((30, 6), (102, 10))
 _STEP = 4
-_BATCH = 64
+_NUMBERS = (None, 0, 1)
+# LLVMTypeKind: what has constants of its own, and what no function has as a parameter.
+_INTEGER, _METADATA, _TOKEN, _AMX = 8, 14, 16, 19
+_RETURN_STATUS = 2
+_SECONDS = 0.5
+_NEW = (
+    *("ContextCreate", "IntTypeInContext", "VectorType", "ScalableVectorType", "PointerType"),
+    *("FloatTypeInContext", "DoubleTypeInContext", "HalfTypeInContext", "VoidTypeInContext"),
+    *("IntrinsicGetType", "IntrinsicGetName", "PrintTypeToString", "FunctionType", "GetReturnType"),
+    *("ModuleCreateWithNameInContext", "GetIntrinsicDeclaration", "AddFunction", "GetParam"),
+    *("AppendBasicBlockInContext", "CreateBuilderInContext", "BuildCall2", "BuildRetVoid"),
+    *("ConstInt", "ConstNull", "GetPoison", "MDNodeInContext2", "MetadataAsValue"),
+)
+Pointers = Sequence[ctypes.c_void_p]
 
 
 class Library:
@@ -31,44 +52,36 @@ class Library:
     def __init__(self, path: str) -> None:
         """Load it, and make the types that overloads are given."""
         self._c = api = ctypes.CDLL(path)
-        for name in (
-            *(
-                "ContextCreate",
-                "IntTypeInContext",
-                "VectorType",
-                "ScalableVectorType",
-                "PointerType",
-            ),
-            *("FloatTypeInContext", "DoubleTypeInContext", "HalfTypeInContext"),
-            *("IntrinsicGetType", "IntrinsicGetName", "PrintTypeToString"),
-        ):
+        for name in _NEW:
             getattr(api, f"LLVM{name}").restype = ctypes.c_void_p
-        self._context = ctypes.c_void_p(api.LLVMContextCreate())
+        self._context = self._make("ContextCreate")
+        self._builder = self._make("CreateBuilderInContext", self._context)
         self._open = [
             [self._vector(size, self._integer(bits + _STEP * number)) for number in range(_CHOSEN)]
             for bits, size in _OPEN
         ]
         self._types = [self._vector(size, self._element(word)) for size, word in TYPES]
 
+    def _make(self, name: str, *arguments: object) -> ctypes.c_void_p:
+        return ctypes.c_void_p(getattr(self._c, f"LLVM{name}")(*arguments))
+
     def _integer(self, bits: int) -> ctypes.c_void_p:
-        return ctypes.c_void_p(self._c.LLVMIntTypeInContext(self._context, bits))
+        return self._make("IntTypeInContext", self._context, bits)
 
     def _element(self, word: str) -> ctypes.c_void_p:
         if word == "ptr":
-            return ctypes.c_void_p(self._c.LLVMPointerType(self._integer(8), 0))
+            return self._make("PointerType", self._integer(8), 0)
         if word[0] == "i":
             return self._integer(int(word[1:]))
-        make = getattr(self._c, f"LLVM{word.title()}TypeInContext")
-        return ctypes.c_void_p(make(self._context))
+        return self._make(f"{word.title()}TypeInContext", self._context)
 
     def _vector(self, size: int, element: ctypes.c_void_p) -> ctypes.c_void_p:
         if not size:
             return element
-        make = self._c.LLVMVectorType if size > 0 else self._c.LLVMScalableVectorType
-        return ctypes.c_void_p(make(element, abs(size)))
+        return self._make("VectorType" if size > 0 else "ScalableVectorType", element, abs(size))
 
     def line(self, request: str) -> str:
-        """Return what is printed of a request; empty if the library lacks the name."""
+        """Return what is printed of a request; empty if the library lacks the name or takes no such call."""
         name, *numbers = request.split()
         spelled, size = name.encode(), ctypes.c_size_t()
         intrinsic = self._c.LLVMLookupIntrinsicID(spelled, ctypes.c_size_t(len(spelled)))
@@ -78,48 +91,114 @@ class Library:
         found = self._c.LLVMIntrinsicGetName(intrinsic, ctypes.byref(size))
         if ctypes.string_at(found, size.value) != spelled:
             return ""
-        chosen = [[self._types[int(number)] for number in numbers]] if numbers else self._open
-        if not self._c.LLVMIntrinsicIsOverloaded(intrinsic):
-            chosen = [[]]
-        return "\t".join([request, *(self._spelled(intrinsic, types) for types in chosen)]) + "\n"
+        if numbers:
+            types = [self._types[int(number)] for number in numbers if number != "-"]
+            passed = self._passed(intrinsic, types)
+            answer = [self._spelled(intrinsic, types), *passed] if passed else []
+        else:
+            is_free = self._c.LLVMIntrinsicIsOverloaded(intrinsic)
+            answer = [
+                self._spelled(intrinsic, types) for types in (self._open if is_free else [[]])
+            ]
+        return "\t".join([request, *answer]) + "\n" if answer else ""
 
-    def _spelled(self, intrinsic: int, types: list[ctypes.c_void_p]) -> str:
-        array = (ctypes.c_void_p * len(types))(*types)
-        made = self._c.LLVMIntrinsicGetType(
-            self._context, intrinsic, array, ctypes.c_size_t(len(types))
+    def _spelled(self, intrinsic: int, types: Pointers) -> str:
+        array = _array(types)
+        made = self._make(
+            "IntrinsicGetType", self._context, intrinsic, array, ctypes.c_size_t(len(types))
         )
-        text = self._c.LLVMPrintTypeToString(ctypes.c_void_p(made))
-        return ctypes.string_at(text).decode()
+        return ctypes.string_at(self._c.LLVMPrintTypeToString(made)).decode()
+
+    def _passed(self, intrinsic: int, types: Pointers) -> list[str]:
+        """Return what the calls pass that the verifier takes."""
+        module = self._make("ModuleCreateWithNameInContext", b"", self._context)
+        array, size = _array(types), ctypes.c_size_t(len(types))
+        called = self._make("GetIntrinsicDeclaration", module, intrinsic, array, size)
+        kind = self._make("IntrinsicGetType", self._context, intrinsic, array, size)
+        numbers = _NUMBERS if _INTEGER in map(self._kind, self._parameters(kind)) else (None,)
+        found = [one for one in numbers if self._is_taken(module, called, kind, one)]
+        self._c.LLVMDisposeModule(module)
+        return [PARAMETERS if one is None else str(one) for one in found]
+
+    def _is_taken(
+        self,
+        module: ctypes.c_void_p,
+        called: ctypes.c_void_p,
+        kind: ctypes.c_void_p,
+        number: int | None,
+    ) -> bool:
+        types = self._parameters(kind)
+        constants = [self._constant(one, number) for one in types]
+        free = [one for one, value in zip(types, constants, strict=True) if value is None]
+        void = self._make("VoidTypeInContext", self._context)
+        own = self._make("FunctionType", void, _array(free), len(free), 0)
+        function = self._make("AddFunction", module, b"c", own)
+        block = self._make("AppendBasicBlockInContext", self._context, function, b"")
+        self._c.LLVMPositionBuilderAtEnd(self._builder, block)
+        parameters = iter(range(len(free)))
+        values = [
+            self._make("GetParam", function, next(parameters)) if one is None else one
+            for one in constants
+        ]
+        self._make("BuildCall2", self._builder, kind, called, _array(values), len(types), b"")
+        self._make("BuildRetVoid", self._builder)
+        return not self._c.LLVMVerifyFunction(function, _RETURN_STATUS)
+
+    def _parameters(self, kind: ctypes.c_void_p) -> list[ctypes.c_void_p]:
+        """Return the types of the parameters of a type of a function."""
+        array = (ctypes.c_void_p * self._c.LLVMCountParamTypes(kind))()
+        self._c.LLVMGetParamTypes(kind, array)
+        return [ctypes.c_void_p(one) for one in array]
+
+    def _kind(self, kind: ctypes.c_void_p) -> int:
+        return int(self._c.LLVMGetTypeKind(kind))
+
+    def _constant(self, kind: ctypes.c_void_p, number: int | None) -> ctypes.c_void_p | None:
+        """Return what is passed for a type that is no parameter of the function that calls."""
+        which = self._kind(kind)
+        if which == _TOKEN:
+            return self._make("ConstNull", kind)
+        if which == _AMX:
+            return self._make("GetPoison", kind)
+        if which == _METADATA:
+            node = self._make("MDNodeInContext2", self._context, None, ctypes.c_size_t(0))
+            return self._make("MetadataAsValue", self._context, node)
+        if which == _INTEGER and number is not None:
+            return self._make("ConstInt", kind, ctypes.c_ulonglong(number), 0)
+        return None
+
+
+def _array(values: Iterable[ctypes.c_void_p]) -> ctypes.Array[ctypes.c_void_p]:
+    listed = list(values)
+    return (ctypes.c_void_p * len(listed))(*listed)
 
 
 def _print(library: Library, requests: list[str]) -> None:
-    """Print in a child, which some types crash; then one half and the other."""
-    sys.stdout.flush()
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reader)
-        with os.fdopen(writer, "w") as out:
-            out.write("".join(map(library.line, requests)))
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as stream:
-        text = stream.read()
-    _, status = os.waitpid(child, 0)
-    if not status:
-        sys.stdout.write(text)
-    elif len(requests) > 1:
-        half = len(requests) // 2
-        _print(library, requests[:half])
-        _print(library, requests[half:])
+    """Print in a child, which some types crash; then go on after them in another."""
+    while requests:
+        sys.stdout.flush()
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(reader)
+            # After each request a line, so that the parent knows which one crashed.
+            with os.fdopen(writer, "w", buffering=1) as out:
+                for request in requests:
+                    # Of processor time: some types make a library loop, and the signal ends it.
+                    signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
+                    out.write(library.line(request) or "\n")
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as stream:
+            lines = stream.readlines()
+        os.waitpid(child, 0)
+        sys.stdout.writelines(line for line in lines if line != "\n")
+        requests = requests[len(lines) + 1 :]
 
 
 def main() -> None:
     """Answer the requests of standard input."""
-    library = Library(sys.argv[1])
-    requests = sys.stdin.read().splitlines()
-    for begin in range(0, len(requests), _BATCH):
-        _print(library, requests[begin : begin + _BATCH])
+    _print(Library(sys.argv[1]), sys.stdin.read().splitlines())
 
 
 if __name__ == "__main__":

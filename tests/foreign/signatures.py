@@ -14,7 +14,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -37,20 +37,28 @@ _PROBE = Path(__file__).with_name("signature_probe.py")
 # The widths that an overload's own types have in the first answer of the probe.
 _OWN_BITS = re.compile(r"\bi(\d+)\b")
 _FIRST_BITS, _STEP = 30, 4
-# With what an overload is tried, by its number of types: numbers of TYPES.
-_ONE = tuple((number,) for number in range(len(TYPES)))
-_TWO = tuple((one, other) for one in (0, 1, 3, 4, 6, 7, 8, 13, 14) for other in (one, 0, 1, 6))
-_THREE = tuple(
-    (one, *rest)
-    for one in (13, 14, 0, 3, 4, 7)
-    for rest in ((one, one), (one, 1), (1, 1), (6, 1), (6, one))
-)
-# Most of these are for vectors of RISC-V: vectors, elements, and the length as a number.
-_FOUR = tuple((one, *rest, 1) for one in (13, 14) for rest in product((0, 1, 3, 13, 14), repeat=2))
-_TRIED = {1: _ONE, 2: _TWO, 3: _THREE, 4: _FOUR}
+# With what an overload is tried, by its number of types: numbers of TYPES, the types that are usual first.
+_SCALABLE = (13, 14)
+_TRIED = {
+    1: tuple((one,) for one in range(len(TYPES))),
+    2: (
+        *((one, other) for one in (0, 1, 3, 4, 6, 7, 8, 13, 14) for other in (one, 0, 1, 6)),
+        *product((17, 18, 19), (15, 16)),
+        (16, 17),
+        (7, 20),
+        (8, 20),
+    ),
+    3: tuple(
+        (one, *rest)
+        for one in (0, 3, 6, 4, 7, 8, *_SCALABLE)
+        for rest in ((6, one), (one, one), (one, 1), (1, 1), (6, 1))
+    ),
+    # Most of these are for vectors of RISC-V: vectors, elements, and the length as a number.
+    4: tuple((one, *rest, 1) for one in _SCALABLE for rest in product((0, 1, 3, 13, 14), repeat=2)),
+}
 _SUFFIX = ".x{number}"
-# What integers are tried; the place of a number that must be a power of two is not known.
-_NUMBERS = (0, 1)
+# So many calls of an overload are tried, whose first types are of other kinds.
+_MOST = 16
 
 Shapes = Mapping[str, Signature]
 
@@ -73,26 +81,37 @@ def shape(since: int, types: Sequence[str]) -> Signature:
     return Signature(since, result, tuple(one if one == other else OPEN for one, other in pairs))
 
 
-def concrete(reader: Reader, names: Mapping[str, Sequence[str]]) -> dict[str, Call]:
-    """Return for each name a call that a reader takes; those for which none is found are left out."""
-    found = {name: [Call(name, types[0])] for name, types in names.items() if len(types) == 1}
+def concrete(reader: Reader, names: Mapping[str, Sequence[str]]) -> dict[str, list[Call]]:
+    """Return for each name calls that a reader takes, with different types; none where none is found."""
     requests = {
-        f"{name} {' '.join(map(str, numbers))}": name
+        f"{name} {' '.join(map(str, numbers)) or '-'}": name
         for name, types in names.items()
-        if len(types) > 1
-        for numbers in _choices(types[0])
+        for numbers in (_choices(types[0]) if len(types) > 1 else ((),))
     }
-    for request, types in ask(reader, requests).items():
-        own = found.setdefault(requests[request], [])
-        own.append(Call(requests[request], types[0], _SUFFIX.format(number=len(own))))
-    read: dict[str, Call] = {}
-    # The next choice of all names at once, until each has one that is read.
-    for rank, number in product(range(max(map(len, found.values()), default=0)), _NUMBERS):
-        left = [own[rank] for name, own in found.items() if name not in read and rank < len(own)]
-        calls = [replace(call, number=number) for call in left if call.is_possible]
-        taken = answers(reader, calls)
-        read |= {call.name: call for call in calls if taken[call] is Taken.READ}
-    return {name: read[name] for name in names if name in read}
+    found: dict[str, dict[tuple[object, ...], Call]] = {name: {} for name in names}
+    for request, (signature, *passed) in ask(reader, requests).items():
+        name, first, *_ = request.split()
+        own = found[name]
+        suffix = "" if first == "-" else _SUFFIX.format(number=len(own))
+        for one in passed:
+            kind = () if first == "-" else _kind(*TYPES[int(first)])
+            own.setdefault((kind, one), Call(name, signature, suffix, one))
+    read: dict[str, list[Call]] = {name: [] for name in names}
+    # What the library takes, the parser may not: the next call of all names at once.
+    for rank in range(max(map(len, found.values()), default=0)):
+        calls = [
+            [*own.values()][rank]
+            for name, own in found.items()
+            if rank < len(own) and len(read[name]) < _MOST
+        ]
+        for call, taken in answers(reader, calls).items():
+            if taken is Taken.READ:
+                read[call.name].append(call)
+    return read
+
+
+def _kind(size: int, element: str) -> tuple[bool, ...]:
+    return size > 0, size < 0, element == "ptr", element.startswith("i"), element == "i8"
 
 
 def _choices(text: str) -> Iterator[tuple[int, ...]]:
@@ -146,8 +165,9 @@ def _measure(
             if name not in types[newer] or not _is_same(name, older, newer, types)
         }
         calls = concrete(own[older], left)
-        found.unmeasured |= dict.fromkeys(sorted(set(left) - set(calls)), newer)
-        line = f"LLVM {older}: {len(left)} changed, {len(calls)} tried"
+        untried = sorted(name for name, tried in calls.items() if not tried)
+        found.unmeasured |= dict.fromkeys(untried, newer)
+        line = f"LLVM {older}: {len(left)} changed, {len(left) - len(untried)} tried"
         print(line, file=sys.stderr, flush=True)  # noqa: T201
         for reader in readers:
             if reader.release > older:
@@ -168,15 +188,37 @@ def _settle(
     calls = concrete(
         newer, {name: types[newer.release][name] for name in rows if name in types[newer.release]}
     )
-    taken = answers(between, list(calls.values()))
+    read = _reading(between, calls)
     for name, signatures in rows.items():
         place = next((n for n, one in enumerate(signatures) if one.since == newer.release), None)
         if place is None:
             continue
-        if name not in calls:
+        if not calls.get(name):
             found.unmeasured[name] = between.release
-        elif taken[calls[name]] is Taken.READ:
+        elif read[name] is Taken.READ:
             signatures[place] = structs.replace(signatures[place], since=between.release)
+
+
+def _reading(
+    reader: Reader, calls: Mapping[str, Sequence[Call]], writer: Reader | None = None
+) -> dict[str, Taken]:
+    """Return what a reader makes of each name.
+
+    It reads a name if it reads any of the calls: an upgrade is for the types that code has, and verifiers take others.
+    """
+    found: dict[str, Taken] = {}
+    for rank in range(_MOST):
+        tried = [
+            own[rank]
+            for name, own in calls.items()
+            if rank < len(own) and found.get(name) is not Taken.READ
+        ]
+        for call, taken in answers(reader, tried, writer).items():
+            if taken is Taken.READ:
+                found[call.name] = taken
+            else:
+                found.setdefault(call.name, taken)
+    return found
 
 
 def _is_same(
@@ -187,14 +229,18 @@ def _is_same(
 
 
 def _judge(
-    found: Derived, reader: Reader, calls: Mapping[str, Call], older: Reader, newer: Reader
+    found: Derived,
+    reader: Reader,
+    calls: Mapping[str, Sequence[Call]],
+    older: Reader,
+    newer: Reader,
 ) -> None:
-    for call, taken in answers(reader, list(calls.values()), older).items():
-        is_known = call.name in newer.names and call.name in reader.names
+    for name, taken in _reading(reader, calls, older).items():
+        is_known = name in newer.names and name in reader.names
         if taken is Taken.FUNCTION and not is_known:
-            found.gone.setdefault(call.name, reader.release)
+            found.gone.setdefault(name, reader.release)
         elif taken is not Taken.READ:
-            rejecting = found.unread.setdefault(call.name, set())
+            rejecting = found.unread.setdefault(name, set())
             # A later reader that rejects it too says nothing new.
             if not rejecting or min(rejecting) > reader.release:
                 rejecting.add(reader.release)

@@ -118,3 +118,34 @@ def test_an_intrinsic_that_newer_releases_lack_is_told_and_one_that_they_replace
         "",
     ]
     assert rules("llvm.nvvm.barrier0.and", "i32 (i32)") == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        # An overload no longer: LLVM 19 and newer call a function of the name with a suffix.
+        ("llvm.nvvm.reflect.p0", "i32 (ptr)", {18: "", 19: "BC031", 22: "BC031"}),
+        ("llvm.nvvm.reflect", "i32 (ptr)", {19: "", 22: ""}),
+        # Readers put atomicrmw or another intrinsic in the place of these.
+        ("llvm.amdgcn.flat.atomic.fadd.f32.p0.f32", "float (ptr, float)", {19: "", 20: "", 22: ""}),
+        ("llvm.nvvm.fabs.ftz.f", "float (float)", {20: "", 21: "", 23: ""}),
+        ("llvm.nvvm.ldg.global.f.f32.p1", "float (ptr addrspace(1), i32)", {19: "", 20: ""}),
+        # From LLVM 19 on this is an overload of another name, which does the same.
+        (
+            "llvm.amdgcn.raw.buffer.atomic.fadd.v2bf16",
+            "<2 x bfloat> (<2 x bfloat>, <4 x i32>, i32, i32, i32)",
+            {18: "", 19: "", 22: ""},
+        ),
+        ("llvm.coro.end", "i1 (ptr, i1, token)", {18: "", 21: "", 22: "BC023"}),
+        (
+            "llvm.masked.load.v4i32.p0",
+            "<4 x i32> (ptr, i32, <4 x i1>, <4 x i32>)",
+            {21: "", 22: "", 23: ""},
+        ),
+    ],
+)
+def test_what_readers_make_of_an_older_type_or_name_is_told(
+    name: str, text: str, expected: dict[int, str]
+) -> None:
+    found = {release: check_intrinsic(name, text, Consumer(release)) for release in expected}
+    assert {release: skew.rule if skew else "" for release, skew in found.items()} == expected

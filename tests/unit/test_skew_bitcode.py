@@ -225,14 +225,23 @@ def test_bounds_of_clusters_are_told_to_each_release_that_does_not_read_them_as_
             assert errors(list(check_text(text, Consumer(release)))) & {"BC015"} == expected
 
 
-@pytest.mark.parametrize("name", ["denormal-fp-math", "denormal-fp-math-f32"])
-def test_an_attribute_that_a_newer_release_does_not_look_at_in_text_is_told(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "same", "gone"),
+    [
+        ("denormal-fp-math", "preserve-sign,preserve-sign", "ieee,ieee", 23),
+        ("denormal-fp-math-f32", "preserve-sign,preserve-sign", "ieee,ieee", 23),
+        ("uniform-work-group-size", "false", "true", 23),
+        ("implicit-section-name", ".kernels", "", 19),
+    ],
+)
+def test_an_attribute_that_a_newer_release_does_not_look_at_in_text_is_told(
+    name: str, value: str, same: str, gone: int
+) -> None:
     text = function(" ret void") + "attributes #0 = { VALUE }\n"
-    flushes = text.replace("VALUE", f'"{name}"="preserve-sign,preserve-sign"')
-    keeps = text.replace("VALUE", f'"{name}"="ieee,ieee"')
-    assert not errors(list(check_text(keeps, Consumer(23))))
-    assert not errors(list(check_text(flushes, Consumer(22))))
-    assert errors(list(check_text(flushes, Consumer(23)))) == {"LL003"}
+    other, kept = (text.replace("VALUE", f'"{name}"="{one}"') for one in (value, same))
+    assert not errors(list(check_text(kept, Consumer(23))))
+    assert not errors(list(check_text(other, Consumer(gone - 1))))
+    assert errors(list(check_text(other, Consumer(gone)))) == {"LL003"}
 
 
 EXPRESSIONS = """!llvm.module.flags = !{!0}
@@ -400,11 +409,12 @@ def test_calls_of_another_releases_openmp_runtime_are_told() -> None:
     )
     found = {
         release: [s.function for s in skews(text, release) if s.rule == "OF005"]
-        for release in (16, 18, 22)
+        for release in (16, 17, 18, 22)
     }
     assert found == {
         16: ["__kmpc_parallel_60"],
-        18: ["__kmpc_parallel_60"],
+        17: ["__kmpc_parallel_60"],
+        18: ["__kmpc_target_init", "__kmpc_parallel_60"],
         22: ["__kmpc_target_init"],
     }
     defined = NVPTX + "define i32 @__kmpc_target_init(ptr %a, i8 %b, i1 %c) {\n ret i32 0\n}\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foreign.derive import PROGRAMS
 from foreign.intrinsics import known_names
 from foreign.reader import Reader
 from support.bitcode_corpus import assemble
@@ -28,6 +29,7 @@ from mlir_offload.toolchain.tables import load_table
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("driver", "offload", "toolchain", "translate")
+PROGRAM = re.compile(r"tests/foreign/\w+\.py")
 NAME = re.compile(r'"([A-Z]{2,4}\d{3})"')
 
 Table = dict[str, Any]
@@ -50,6 +52,22 @@ def test_no_text_of_a_rule_but_its_message_has_places() -> None:
         assert not any("{" in text for text in (rule.title, rule.reason, rule.hint))
         assert not rule.message.endswith(".")
         assert rule.title[0].islower() or rule.title.split()[0].isupper() or rule.title[0].isdigit()
+
+
+# The tables that tell what a release makes of the files of others.
+MEASURED = (
+    *("reader_limits", "intrinsics", "intrinsic_signatures", "skew_limits", "ir_text"),
+    *("ir_features", "bitcode"),
+)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_each_table_names_a_program_that_measures_it_for_a_new_release(name: str) -> None:
+    text = (ROOT / "toolchain" / "data" / f"{name}.yaml").read_text(encoding="utf-8")
+    # The rows of skew_limits.yaml have their own.
+    parts = text.split("\n\n")[1:] if name == "skew_limits" else [text]
+    programs = {f"tests/foreign/{program}.py" for program in PROGRAMS}
+    assert [part for part in parts if programs.isdisjoint(PROGRAM.findall(part))] == []
 
 
 # What tools print, word for word, and the rule that it tells of.

@@ -99,6 +99,15 @@ class DebugOperation(Struct, frozen=True):
     since: int
 
 
+class TextAttribute(Struct, frozen=True):
+    """An attribute that a release does not look at in text, but where all of its value is `same`."""
+
+    attribute: str
+    gone: int
+    same: frozenset[str]
+    effect: str
+
+
 class LimitsTable(Struct, frozen=True):
     """All of it. `newest` are the highest numbers that a bitcode reader knows, by list.
 
@@ -125,7 +134,7 @@ class LimitsTable(Struct, frozen=True):
     taken_rightly: tuple[str, ...]
     sign_extended_since: int
     noundef_of_loads_since: int
-    text_attributes_gone: Mapping[str, int]
+    text_attributes_gone: Mapping[str, TextAttribute]
     rounded_decimals_since: int
 
     def back_end_since(self, triple: str, construct: str) -> int:
@@ -229,7 +238,8 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
         rounded_decimals_since=int(table["rounded_decimals_since"]),
         noundef_of_loads_since=int(table["noundef_of_loads_since"]),
         text_attributes_gone={
-            str(name): int(gone) for name, gone in table["text_attributes_gone"].items()
+            str(row["attribute"]): TextAttribute(**{**row, "same": frozenset(row["same"])})
+            for row in table["text_attributes_gone"]
         },
     )
 

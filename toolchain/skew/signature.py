@@ -30,6 +30,11 @@ class Signature(Struct, frozen=True):
             one in {OPEN, other} for one, other in zip(own, (result, *parameters), strict=True)
         )
 
+    @property
+    def is_overload(self) -> bool:
+        """Return whether the intrinsic has a suffix, which says what was chosen."""
+        return OPEN in {self.result, *self.parameters}
+
     def __str__(self) -> str:
         """Return it as LLVM writes a type."""
         return f"{self.result} ({', '.join(self.parameters)})"
@@ -63,11 +68,16 @@ class SignatureTable(Struct, frozen=True):
         known = [one for one in self.changed.get(base, ()) if one.since <= release]
         return known[-1] if known else None
 
-    def is_read(self, base: str, text: str, release: int) -> bool:
-        """Return whether a release reads an intrinsic of this type: as its own, or as an older one's."""
+    def is_read(self, base: str, text: str, release: int, name: str = "") -> bool:
+        """Return whether a release reads an intrinsic of this type: as its own, or as an older one's.
+
+        `name` is the whole name, if it is known: a suffix is no part of an intrinsic that is an overload no longer.
+        """
         result, parameters = split_signature(text)
         known = [one for one in self.changed.get(base, ()) if one.since <= release]
         fitting = [one for one in known if one.fits(result, parameters)]
+        if name not in {"", base} and any(one.is_overload for one in known):
+            fitting = [one for one in fitting if one.is_overload]
         if not known or known[-1] in fitting:
             return True
         rejecting = [since for since in self.unread.get(base, ()) if since <= release]

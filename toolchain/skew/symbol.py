@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.intrinsics import load_intrinsics
 from mlir_offload.toolchain.skew.limits import LaunchRow, ParameterRow, load_limits
-from mlir_offload.toolchain.skew.signature import load_signatures
+from mlir_offload.toolchain.skew.signature import load_signatures, split_signature
 
 _MINIMUM = ("llvm.minimum.", "llvm.maximum.")
 
@@ -71,16 +71,17 @@ def _check_signature(name: str, signature: str, consumer: Consumer) -> Skew | No
     table = load_signatures()
     base = table.base_name(name)
     values: dict[str, object] = {"name": name, "consumer": consumer.llvm}
-    if not base:
-        return None
     gone = table.gone.get(base, consumer.llvm + 1)
     if gone <= consumer.llvm:
         return Skew("BC031", values | {"gone": gone})
-    if not signature:
+    if not base or not signature:
         return None
     if table.is_unknown(base, signature, consumer.llvm):
         return Skew("BC032", values | {"type": signature})
-    if not table.is_read(base, signature, consumer.llvm):
-        expected = str(table.expected(base, consumer.llvm))
-        return Skew("BC023", values | {"type": signature, "expected": expected})
-    return None
+    expected = table.expected(base, consumer.llvm)
+    if expected is None or table.is_read(base, signature, consumer.llvm, name):
+        return None
+    if expected.fits(*split_signature(signature)):
+        # The type is right, and the suffix is not: it is an overload no longer.
+        return Skew("BC031", values | {"gone": expected.since})
+    return Skew("BC023", values | {"type": signature, "expected": str(expected)})

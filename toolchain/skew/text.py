@@ -31,7 +31,7 @@ _TRIPLE = ir_line('target triple = "`triple:string`"')
 _LAYOUT = ir_line('target datalayout = "`layout:string`"')
 _FUNCTION = ir_line("`keyword:declare|define` `head`@`name:name`(`rest:rest`")
 _DEFINED = ir_line("define `head`@`name:name`(`rest:rest`{`end`\n`body:lines`}")
-_DENORMAL = ir_pattern('"`name:bare`"="`value:string`"')
+_ATTRIBUTE = ir_pattern('"`name:bare`"="`value:string`"')
 _EXPRESSION = ir_pattern("!DIExpression(`operations:some`)")
 _GROUP = ir_line("attributes #`number:number` = {`attributes:rest`}")
 _LAUNCH = ir_pattern('"`bound:(`nvvm.`word``)`"')
@@ -176,13 +176,14 @@ def _numbers(text: str, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _attributes_gone(text: str, consumer: Consumer) -> Iterator[Skew]:
-    """Report attributes that a release passes over, but those whose value is the default."""
-    gone = load_limits().text_attributes_gone
-    for match in _DENORMAL.finditer(text) if consumer.llvm >= min(gone.values()) else ():
-        since = gone.get(match["name"])
-        if since is not None and set(match["value"].split(",")) != {"ieee"}:
-            values = {"construct": match["name"], "gone": since, "consumer": consumer.llvm}
-            yield _at(Skew("LL003", values), text, match.start())
+    """Report the first attribute that a release passes over, but those whose value changes nothing."""
+    rows = load_limits().text_attributes_gone
+    gone = {name: row for name, row in rows.items() if row.gone <= consumer.llvm and name in text}
+    for match in _ATTRIBUTE.finditer(text) if gone else ():
+        row = gone.get(match["name"])
+        if row is not None and not row.same.issuperset(match["value"].split(",")):
+            values = {"construct": row.attribute, "gone": row.gone, "effect": row.effect}
+            yield _at(Skew("LL003", values | {"consumer": consumer.llvm}), text, match.start())
             return
 
 
