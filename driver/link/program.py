@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -48,7 +48,7 @@ from mlir_offload.offload.link.dummy_image import (
 )
 from mlir_offload.offload.link.finding import raise_findings
 from mlir_offload.offload.link.kernel_layout import check_layouts
-from mlir_offload.offload.link.objects import ObjectContents, read_objects
+from mlir_offload.offload.link.objects import ObjectContents, read_inputs
 from mlir_offload.offload.runtime import runtime_link_arguments
 from mlir_offload.offload.sparse_runtime import (
     sparse_compile_command,
@@ -69,12 +69,14 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     Raises VerificationError where the result would lack a kernel: it is not kept then.
     """
     # Errors name the source, not the object in the workspace.
-    made = [
+    compiled = [
         replace(item, path=source)
         for source, path in context.compiled.items()
         if path.exists()
-        for item in read_objects(path)
+        for item in read_inputs(path)
     ]
+    made = [item for item in compiled if item.has_offloading]
+    called = context.library_functions.union(*(item.library_functions for item in compiled))
     given = (item for item in context.given if item.path not in context.compiled)
     paths = _paths_on_line(context)
     contents = _in_line_order(paths, (*given, *made))
@@ -100,7 +102,7 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
         linked = context.workspace / "linked"
         overrides = override_arguments(context, linked_here)
         wrapper = replace(wrapper, arguments=(*wrapper.arguments, *overrides))
-        command = _link_command(context, line, contents, runtime, wrapper, linked)
+        command = _link_command(context, line, contents, runtime, wrapper, called, linked)
         is_shown = "-v" in context.options.device_flags.ptxas
         context.executor.tool(command, linked, diagnose=diagnose, is_shown=is_shown)
     note_read_files(context)
@@ -195,6 +197,7 @@ def _link_command(
     contents: Sequence[ObjectContents],
     runtime: HostRuntime,
     device: DeviceLink,
+    library_functions: Iterable[str],
     output: Path,
 ) -> Command:
     """Return the call of clang; it runs the linker wrapper only where there is device code."""
@@ -215,7 +218,7 @@ def _link_command(
         *(_runtime_arguments(context, runtime) if has_runtime else ()),
         *(_sparse_arguments(context, contents, runtime) if has_runtime else ()),
         *map(str, memref_copy_objects(context, contents, context.workspace)),
-        *runner_library_arguments(context),
+        *runner_library_arguments(context, library_functions),
         *(device.arguments if has_device else ()),
         *(_language_arguments(options.inputs)),
     ]

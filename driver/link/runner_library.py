@@ -17,22 +17,19 @@ from mlir_offload.offload.link.runner_library import (
 from mlir_offload.toolchain.errors import MlirOffloadError
 
 _FOLDER = "-L"
-_OBJECTS = frozenset({".o", ".a"})
 # As lld and GNU ld have it.
 _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(\w+)")
 _C_INTERFACE = "_mlir_ciface_"
 
 
-def runner_library_arguments(context: BuildContext) -> tuple[str, ...]:
+def runner_library_arguments(context: BuildContext, functions: Iterable[str]) -> tuple[str, ...]:
     """Return the libraries of the release that lowers, for the functions that objects leave undefined.
 
     They come last, and only as far as they are needed: what the user links has precedence. One that
     is not installed is left to the link, which names it when it fails.
     """
-    given = (path for path in context.options.inputs if path.suffix in _OBJECTS)
-    made = (path for path in context.compiled.values() if path.exists())
     folders = runner_library_folders(context)
-    found = (find_library(one, folders) for one in called_libraries((*made, *given)))
+    found = (find_library(one, folders) for one in called_libraries(functions))
     libraries = [path for path in found if path is not None]
     if not libraries:
         return ()

@@ -272,7 +272,7 @@ def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]
 
 
 def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
-    """Look for device code in objects, libraries and LLVM IR on the link line, each file once.
+    """Look for device code, and calls of MLIR's libraries, in what the link line names, each file once.
 
     A shared library has had its device link: it registers its own kernels, with its own runtime.
     """
@@ -292,7 +292,7 @@ def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
     objects = (
         replace(contents, is_whole=wholes[path] and bool(contents.member))
         for path in paths
-        for contents in link_objects.read_objects(path)
+        for contents in link_objects.read_inputs(path)
     )
     return (
         *objects,
