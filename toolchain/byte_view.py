@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import InputOutputError, VerificationError
 
@@ -109,7 +108,7 @@ class ByteView(Struct, frozen=True):
             raise self._unfit(offset, size, field)
         meter = self.meter
         if meter is not None:
-            meter.left -= size if size > _READ_COST else _READ_COST
+            meter.left -= max(_READ_COST, size)
             if meter.left < 0:
                 raise self.malformed(offset, field, "the same bytes are named too often")
         data = self.source.read_at(self.start + offset, size)
@@ -206,6 +205,15 @@ def open_view(path: Path) -> Iterator[ByteView]:
         yield ByteView(source, 0, size, location=str(path), meter=_meter(size))
     finally:
         source.descriptor = None
+        os.close(descriptor)
+
+
+def read_head(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file, fewer where there are no more. Raises as `open_view`."""
+    descriptor, _ = _open(path)
+    try:
+        return os.pread(descriptor, size, 0)
+    finally:
         os.close(descriptor)
 
 

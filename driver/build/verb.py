@@ -247,9 +247,7 @@ def _context(opened: Build) -> BuildContext:
         # It tells the steps that -### prints what is known here.
         context.executor.note(Command(("export", f"{LEARNED}={learned.text}")))
     called = frozenset[str]().union(*(item.library_functions for item in contents))
-    return replace(
-        context, given=given, linked=linked, library_functions=called, compiled=compiled
-    )
+    return replace(context, given=given, linked=linked, library_functions=called, compiled=compiled)
 
 
 def _find_tools(

@@ -6,15 +6,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver import __version__
 from mlir_offload.driver.compile import reread
 from mlir_offload.driver.message import skew
 from mlir_offload.driver.message.report import report
 from mlir_offload.driver.option.command_line import Mode
 from mlir_offload.driver.option.inputs import IR_SUFFIXES
+from mlir_offload.driver.system.accepted import Accepted, folder_stamps, load_accepted
 from mlir_offload.offload.skew import check
-from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.byte_view import read_head
+from mlir_offload.toolchain.digest import sha256
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.skew import fact
+from mlir_offload.toolchain.tables import known_release
 
 if TYPE_CHECKING:
     from mlir_offload.driver.compile.context import BuildContext
@@ -22,6 +26,12 @@ if TYPE_CHECKING:
     from mlir_offload.offload.skew.check import SkewFinding
 
 _BITCODE = b"BC\xc0\xde"
+# The modules and tables by which an image is judged.
+_OWN = Path(__file__).parents[2]
+_CHECKING = (
+    *("offload", "offload/container", "offload/data", "offload/device", "offload/link"),
+    *("offload/skew", "toolchain", "toolchain/bitcode", "toolchain/data", "toolchain/skew"),
+)
 # What this link does otherwise than the linker wrapper alone: it has an adapter for fatbinary.
 _CURED = frozenset({"NV007"})
 
@@ -36,11 +46,16 @@ def guard_inputs(context: BuildContext) -> None:
     objects = [item for item in context.given if item.images and item.path not in context.compiled]
     if not paths and not objects:
         return
+    accepted = None
     if context.releases.is_consumer_here and not context.llvm.is_measured:
         objects = [item for item in objects if not reread.is_same_build(context, item)]
         if not context.executor.dry_run:
             reread.reread_inputs(context, paths, objects)
-    _say(_findings(context, paths, objects))
+    elif known_release(context.consumer) is None:
+        accepted = _accepted(context)
+    unknown = [item for item in objects if accepted is None or not _is_known(item, accepted)]
+    if paths or unknown:
+        _say(dict.fromkeys(_findings(context, paths, unknown, accepted)))
 
 
 def _ir_files(context: BuildContext) -> Iterator[Path]:
@@ -55,18 +70,48 @@ def _ir_files(context: BuildContext) -> Iterator[Path]:
 
 
 def _is_bitcode(path: Path) -> bool:
-    with open_view(path) as view:
-        return view.head(len(_BITCODE)) == _BITCODE
+    return read_head(path, len(_BITCODE)) == _BITCODE
+
+
+def _accepted(context: BuildContext) -> Accepted:
+    """Return the images that this check had nothing to say about for the same tools, whatever the file."""
+    own = (__version__, *folder_stamps(_OWN / name for name in _CHECKING))
+    cuda = "" if context.cuda is None else f"{context.cuda.root} {context.cuda.version}"
+    return load_accepted("images", (*own, str(context.consumer), cuda))
+
+
+def _is_known(item: ObjectContents, accepted: Accepted) -> bool:
+    return all(map(accepted.holds, _digests(item)))
+
+
+def _digests(item: ObjectContents) -> list[bytes]:
+    """Return a digest for each image, of its bytes and of what its container says of it."""
+    return [
+        sha256(
+            repr((image.kind, image.image_kind, image.version, image.strings)).encode()
+            + image.content.whole()
+        ).digest()
+        for image in item.images
+    ]
 
 
 def _findings(
-    context: BuildContext, paths: Iterable[Path], objects: Iterable[ObjectContents]
+    context: BuildContext,
+    paths: Iterable[Path],
+    objects: Iterable[ObjectContents],
+    accepted: Accepted | None,
 ) -> Iterator[SkewFinding]:
 
     consumer = fact.Consumer(context.consumer, context.cuda)
     for path in paths:
         yield from check.check_file(path, consumer)
-    yield from check.check_objects(objects, consumer)
+    for item in objects:
+        found = check.check_objects([item], consumer)
+        yield from found
+        if accepted is not None and all(one.rule in _CURED for one in found):
+            accepted.add(_digests(item))
+    if accepted is not None and not context.executor.dry_run:
+        accepted.keep()
 
 
 def _say(findings: Iterable[SkewFinding]) -> None:

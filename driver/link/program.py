@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -77,6 +77,7 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     ]
     made = [item for item in compiled if item.has_offloading]
     called = context.library_functions.union(*(item.library_functions for item in compiled))
+    context = replace(context, library_functions=called)
     given = (item for item in context.given if item.path not in context.compiled)
     paths = _paths_on_line(context)
     contents = _in_line_order(paths, (*given, *made))
@@ -102,7 +103,7 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
         linked = context.workspace / "linked"
         overrides = override_arguments(context, linked_here)
         wrapper = replace(wrapper, arguments=(*wrapper.arguments, *overrides))
-        command = _link_command(context, line, contents, runtime, wrapper, called, linked)
+        command = _link_command(context, line, contents, runtime, wrapper, linked)
         is_shown = "-v" in context.options.device_flags.ptxas
         context.executor.tool(command, linked, diagnose=diagnose, is_shown=is_shown)
     note_read_files(context)
@@ -197,7 +198,6 @@ def _link_command(
     contents: Sequence[ObjectContents],
     runtime: HostRuntime,
     device: DeviceLink,
-    library_functions: Iterable[str],
     output: Path,
 ) -> Command:
     """Return the call of clang; it runs the linker wrapper only where there is device code."""
@@ -218,7 +218,7 @@ def _link_command(
         *(_runtime_arguments(context, runtime) if has_runtime else ()),
         *(_sparse_arguments(context, contents, runtime) if has_runtime else ()),
         *map(str, memref_copy_objects(context, contents, context.workspace)),
-        *runner_library_arguments(context, library_functions),
+        *runner_library_arguments(context),
         *(device.arguments if has_device else ()),
         *(_language_arguments(options.inputs)),
     ]

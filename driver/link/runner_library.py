@@ -22,14 +22,14 @@ _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(\w+)")
 _C_INTERFACE = "_mlir_ciface_"
 
 
-def runner_library_arguments(context: BuildContext, functions: Iterable[str]) -> tuple[str, ...]:
+def runner_library_arguments(context: BuildContext) -> tuple[str, ...]:
     """Return the libraries of the release that lowers, for the functions that objects leave undefined.
 
     They come last, and only as far as they are needed: what the user links has precedence. One that
     is not installed is left to the link, which names it when it fails.
     """
     folders = runner_library_folders(context)
-    found = (find_library(one, folders) for one in called_libraries(functions))
+    found = (find_library(one, folders) for one in called_libraries(context.library_functions))
     libraries = [path for path in found if path is not None]
     if not libraries:
         return ()

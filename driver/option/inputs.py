@@ -289,10 +289,11 @@ def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
     if not paths and not modules:
         return ()
 
+    read_inputs = link_objects.read_inputs
     objects = (
-        replace(contents, is_whole=wholes[path] and bool(contents.member))
+        replace(contents, is_whole=True) if wholes[path] and contents.member else contents
         for path in paths
-        for contents in link_objects.read_inputs(path)
+        for contents in read_inputs(path)
     )
     return (
         *objects,

@@ -7,6 +7,7 @@ What is promised of bytes from strangers: images are not copied; what is decompr
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,7 +42,7 @@ _TEXT_CHUNK = 1 << 8
 _STRING_COUNT_AT = 16
 
 
-class PackagedImage(Struct, frozen=True):
+class PackagedImage(Struct, frozen=True, dict=True):
     """One image as a container holds it; `strings` are the packager's keys in their order.
 
     `kind` is the offload kind's name, or `kind-N` for a number that no release gives a name.
@@ -57,12 +58,12 @@ class PackagedImage(Struct, frozen=True):
     version: int = 1
     kind_code: int = 0
 
-    @property
+    @cached_property
     def triple(self) -> str:
         """Return the target triple, empty where none is stored."""
         return dict(self.strings).get("triple", "")
 
-    @property
+    @cached_property
     def arch(self) -> str:
         """Return the architecture, empty where none is stored."""
         return dict(self.strings).get("arch", "")

@@ -224,15 +224,11 @@ def _has(sections: Iterable[ElfSection], name: str) -> bool:
     return any(section.name == name for section in sections)
 
 
-def _contents_of(
-    elf: ElfFile, sections: Iterable[ElfSection], name: str
-) -> tuple[ByteView, ...]:
+def _contents_of(elf: ElfFile, sections: Iterable[ElfSection], name: str) -> tuple[ByteView, ...]:
     return tuple([elf.content(section) for section in sections if section.name == name])
 
 
-def _images(
-    elf: ElfFile, sections: Iterable[ElfSection], name: str
-) -> tuple[PackagedImage, ...]:
+def _images(elf: ElfFile, sections: Iterable[ElfSection], name: str) -> tuple[PackagedImage, ...]:
     return tuple(
         [image for view in _contents_of(elf, sections, name) for image in read_section(view)]
     )
@@ -258,9 +254,7 @@ def _called(elf: ElfFile) -> tuple[frozenset[str], frozenset[str]]:
                 for symbol in elf.symbols_of(section, _RUNTIME_BYTES)
                 if symbol.is_undefined
                 or (
-                    symbol.is_weak
-                    and symbol.is_hidden
-                    and symbol.name.startswith(_EMBEDDED_PREFIX)
+                    symbol.is_weak and symbol.is_hidden and symbol.name.startswith(_EMBEDDED_PREFIX)
                 )
             )
         if table.may_name(data) and table.any_function.search(data):
