@@ -183,9 +183,9 @@ class ElfFile(Struct):
 
     def section(self, number: int) -> ElfSection:
         """Return one section by its number."""
-        row = self.rows[number]
-        name = self.names.text_at(row[0]) if self.names else ""
-        return ElfSection(number, name, *row[1:8], row[9])  # but for sh_addralign
+        at, kind, flags, address, offset, size, link, info, _, entry_size = self.rows[number]
+        name = self.names.text_at(at) if self.names else ""
+        return ElfSection(number, name, kind, flags, address, offset, size, link, info, entry_size)
 
     @property
     def is_relocatable(self) -> bool:

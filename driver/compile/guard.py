@@ -53,7 +53,7 @@ def guard_inputs(context: BuildContext) -> None:
             reread.reread_inputs(context, paths, objects)
     elif known_release(context.consumer) is None:
         accepted = _accepted(context)
-    unknown = [item for item in objects if accepted is None or not _is_known(item, accepted)]
+    unknown = list(_unknown(objects, accepted))
     if paths or unknown:
         _say(dict.fromkeys(_findings(context, paths, unknown, accepted)))
 
@@ -64,8 +64,10 @@ def _ir_files(context: BuildContext) -> Iterator[Path]:
         if path.suffix in IR_SUFFIXES:
             yield path
     if context.options.mode is Mode.LINK:
+        # Most files of a link have been read already.
+        no_bitcode = {item.path for item in context.given if not item.is_bitcode}
         for path in context.options.inputs:
-            if path not in context.compiled and _is_bitcode(path):
+            if path not in context.compiled and path not in no_bitcode and _is_bitcode(path):
                 yield path
 
 
@@ -80,8 +82,14 @@ def _accepted(context: BuildContext) -> Accepted:
     return load_accepted("images", (*own, str(context.consumer), cuda))
 
 
-def _is_known(item: ObjectContents, accepted: Accepted) -> bool:
-    return all(map(accepted.holds, _digests(item)))
+def _unknown(
+    objects: Iterable[ObjectContents], accepted: Accepted | None
+) -> Iterator[tuple[ObjectContents, list[bytes]]]:
+    """Yield the objects with an image that was not accepted before, and the digests of their images."""
+    for item in objects:
+        digests = [] if accepted is None else _digests(item)
+        if accepted is None or not all(map(accepted.holds, digests)):
+            yield item, digests
 
 
 def _digests(item: ObjectContents) -> list[bytes]:
@@ -98,18 +106,18 @@ def _digests(item: ObjectContents) -> list[bytes]:
 def _findings(
     context: BuildContext,
     paths: Iterable[Path],
-    objects: Iterable[ObjectContents],
+    objects: Iterable[tuple[ObjectContents, list[bytes]]],
     accepted: Accepted | None,
 ) -> Iterator[SkewFinding]:
 
     consumer = fact.Consumer(context.consumer, context.cuda)
     for path in paths:
         yield from check.check_file(path, consumer)
-    for item in objects:
+    for item, digests in objects:
         found = check.check_objects([item], consumer)
         yield from found
         if accepted is not None and all(one.rule in _CURED for one in found):
-            accepted.add(_digests(item))
+            accepted.add(digests)
     if accepted is not None and not context.executor.dry_run:
         accepted.keep()
 

@@ -45,7 +45,8 @@ class ObjectContents(Struct, frozen=True):
     which the linker wrapper or nvcc put there, `hip_fatbins` the sections of bundles for AMD GPUs;
     `linked_images` are those that `clang -r --offload-link` has linked already. A member
     `is_whole` where the linker takes the library as a whole; `learned` are the rows that it was compiled by,
-    `library_functions` those of MLIR's libraries that it leaves to others.
+    `library_functions` those of MLIR's libraries that it leaves to others. It `is_bitcode` if clang has yet
+    to compile the file.
     """
 
     path: Path
@@ -60,6 +61,7 @@ class ObjectContents(Struct, frozen=True):
     is_whole: bool = False
     learned: tuple[LearnedRelease, ...] = ()
     library_functions: frozenset[str] = frozenset()
+    is_bitcode: bool = False
 
     @property
     def location(self) -> str:
@@ -183,6 +185,7 @@ def _module_contents(
             function for function in module.functions if function.startswith(_RUNTIME_PREFIXES)
         ),
         fatbins=(),
+        is_bitcode=not name,
     )
     if contents.has_offloading:
         yield contents
