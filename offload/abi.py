@@ -83,6 +83,11 @@ class EntryLayout(Struct, frozen=True, dict=True):
         """Return the offset of the pointer to the name."""
         return next(one.offset for one in self.fields if one.name == "name")
 
+    @cached_property
+    def address_at(self) -> int:
+        """Return the offset of the address of what is registered."""
+        return next(one.offset for one in self.fields if one.name == "address")
+
 
 class EntryValues(Struct, frozen=True):
     """What the members of an entry say in an LLVM release, and which entries its wrapper registers.

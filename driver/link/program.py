@@ -47,6 +47,7 @@ from mlir_offload.offload.link.dummy_image import (
     targets_needing_dummy,
 )
 from mlir_offload.offload.link.finding import raise_findings
+from mlir_offload.offload.link.folded import check_folded
 from mlir_offload.offload.link.kernel_layout import check_layouts
 from mlir_offload.offload.link.objects import ObjectContents, read_inputs
 from mlir_offload.offload.runtime import runtime_link_arguments
@@ -60,6 +61,8 @@ from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.target import kind_of_triple
 
 _LINKER = "lld"
+# Of the options by which linkers make one of several functions with the same code.
+_FOLDING = "--icf"
 
 
 def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
@@ -113,6 +116,8 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
         if any(one.links_undefined for one in formats_of(runtime.kinds)):
             check_resolved(linked, name=name)
         check_layouts(linked, prepared.remaining, name=name)
+        if any(_FOLDING in item for item in context.options.link_items):
+            check_folded(linked, name=name)
     return linked
 
 

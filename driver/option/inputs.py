@@ -127,7 +127,8 @@ def _items(link_items: Sequence[str], folders: Sequence[Path]) -> Iterator[LinkI
         if word != name:
             state.apply(name.lstrip("-"), stack)
         path = _file_of(name, folders, is_static=state.is_static)
-        yield LinkItem(word, path, is_whole=state.is_whole and path is not None)
+        is_library = path is not None or name.startswith("-l")
+        yield LinkItem(word, path, is_whole=state.is_whole and is_library)
 
 
 def _words(link_items: Sequence[str]) -> Iterator[str]:

@@ -40,21 +40,31 @@ def read_entries(elf: ElfFile) -> tuple[HostEntry, ...]:
 
     Raises VerificationError where an array is damaged.
     """
+    return tuple([entry for entry, _ in _entries(elf)])
+
+
+def kernel_addresses(elf: ElfFile) -> Iterator[tuple[str, str, tuple[int, int]]]:
+    """Yield the kind, the name and the address of each kernel that is registered; raises as `read_entries`.
+
+    An address is a pointer of `ElfFile.pointers`.
+    """
+    for entry, address in _entries(elf):
+        if entry.is_kernel:
+            yield entry.kind, entry.name, address
+
+
+def _entries(elf: ElfFile) -> Iterator[tuple[HostEntry, tuple[int, int]]]:
     learned = tuple(learned_layouts(elf))
     names = _array_names(learned) if learned else _usual_names()
-    return tuple(
-        [
-            entry
-            for section in elf.starting(names)
-            if section.type == SectionType.PROGBITS and section.size
-            for kind, layouts in (
+    for section in elf.starting(names):
+        if section.type == SectionType.PROGBITS and section.size:
+            arrays = (
                 _arrays_named(section.name, (*learned, *entry_layouts()))
                 if learned
                 else _usual_arrays(section.name)
             )
-            for entry in _read_array(elf, section, kind, layouts)
-        ]
-    )
+            for kind, layouts in arrays:
+                yield from _read_array(elf, section, kind, layouts)
 
 
 def _array_names(learned: Iterable[EntryLayout]) -> tuple[bytes, ...]:
@@ -102,7 +112,7 @@ def _arrays_named(
 
 def _read_array(
     elf: ElfFile, section: ElfSection, kind: str, layouts: list[EntryLayout]
-) -> Iterator[HostEntry]:
+) -> Iterator[tuple[HostEntry, tuple[int, int]]]:
     content = elf.content(section, form="offload entries")
     pointers = elf.pointers(section)
     is_device_linked = section.name not in {base for item in layouts for _, base in item.sections}
@@ -119,7 +129,7 @@ def _read_array(
         name = elf.text_of(pointers.get(named_at) or (-1, values[numbers["name"]]))
         if not name:
             continue
-        yield HostEntry(
+        entry = HostEntry(
             kind or kind_name(values[numbers["kind"]]),
             name,
             values[numbers["size"]],
@@ -129,3 +139,5 @@ def _read_array(
             len(layout.fields),
             is_device_linked,
         )
+        address = pointers.get(start + layout.address_at) or (-1, values[numbers["address"]])
+        yield entry, address
