@@ -1,7 +1,9 @@
 """Compare how long device code takes to read, in `inspect` and in a link, with the vendors' tools.
 
 The files are those of tests/foreign/wheels.yaml, downloaded by pip, and 300 objects made here. Each
-figure is the processor time of whole processes, the least of several runs, and the most memory.
+figure is the processor time of whole processes, the least of several runs, and the most memory. The
+driver is installed as from a wheel. A first link of objects also checks their device code, which is
+known to a later one.
 
 usage: python tests/bench/reading.py [--runs N] [--llvm PREFIX] [--cache DIR]
 """
@@ -25,13 +27,13 @@ sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 from foreign.source_package import default_cache  # noqa: E402
 from foreign.wheel import find_member  # noqa: E402
 from msgspec import Struct  # noqa: E402
+from support.installed import install  # noqa: E402
 from support.link_inputs import LinkInputs, target_of  # noqa: E402
 
 from mlir_offload.offload.image import DeviceImage, image_kind_of  # noqa: E402
 from mlir_offload.toolchain.target import Kind  # noqa: E402
 
 OBJECTS = 300
-OURS = (sys.executable, "-m", "mlir_offload.driver")
 DEVICE_IR = """\
 target triple = "nvptx64-nvidia-cuda"
 target datalayout = "{layout}"
@@ -76,10 +78,10 @@ def run_once(argv: Sequence[str]) -> Cost:
     return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10)
 
 
-def reading_rows(cache: Path, llvm: Path, small: Path) -> list[Row]:
+def reading_rows(ours: Sequence[str], cache: Path, llvm: Path, small: Path) -> list[Row]:
     """Return the comparisons of `inspect` with the tools that read one format."""
     module, library = find_member("libnccl_device.bc", cache), find_member("libxgboost.so", cache)
-    inspect = (*OURS, "inspect")
+    inspect = (*ours, "inspect")
     return [
         Row(
             f"inspect, bitcode of {_mebibytes(module)}",
@@ -97,21 +99,26 @@ def reading_rows(cache: Path, llvm: Path, small: Path) -> list[Row]:
     ]
 
 
-def link_row(folder: Path, major: int) -> Row:
-    """Return the comparison of a link with the call of clang that it makes itself."""
+def link_rows(driver: Sequence[str], folder: Path, major: int) -> list[Row]:
+    """Return the comparison of a link, and of a first one, with the call of clang that it makes itself."""
     inputs = LinkInputs(major, folder)
     objects = [_object(inputs, number) for number in range(OBJECTS)]
     calls = "".join(f"void use_n{n}(void);\n" for n in range(OBJECTS))
     body = "".join(f"use_n{n}();" for n in range(OBJECTS))
     main = inputs.c_object("main", f"{calls}int main(void) {{ {body} return 0; }}\n")
     options = (f"--for-clang={major}", "-o", folder / "ours")
-    ours: list[str | Path] = [*OURS, main, *objects, *options]
+    ours: list[str | Path] = [*driver, main, *objects, *options]
     temps = folder / "temps"
     done = subprocess.run(
         [*map(str, ours), "-v", f"-save-temps={temps}"], capture_output=True, text=True, check=True
     )
     (link,) = (line for line in done.stderr.splitlines() if " --offload-link " in line)
-    return Row(f"link of {OBJECTS} objects", ours, ("sh", "-c", link), "clang --offload-link")
+    forget = f'rm -rf "$XDG_CACHE_HOME/mlir-offload/images"; exec {shlex.join(map(str, ours))}'
+    theirs, name = ("sh", "-c", link), "clang --offload-link"
+    return [
+        Row(f"first link of {OBJECTS} objects", ("sh", "-c", forget), theirs, name),
+        Row(f"link of {OBJECTS} objects", ours, theirs, name),
+    ]
 
 
 def _object(inputs: LinkInputs, number: int) -> Path:
@@ -152,15 +159,15 @@ def main() -> None:
     parser.add_argument("--llvm", type=Path, default=Path("/usr/lib/llvm-22"))
     parser.add_argument("--cache", type=Path, default=default_cache() / "wheels")
     options = parser.parse_args()
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["PYTHONPATH"] = str(ROOT / ".importroot")
     date, machine = time.strftime("%Y-%m-%d"), f"{os.cpu_count()} x {platform.machine()}"
     sys.stdout.write(f"{machine}, {date}\n\n| command | CPU | compared with | CPU | memory |\n")
     sys.stdout.write("|---|---|---|---|---|\n")
     with tempfile.TemporaryDirectory(prefix="mlir-offload-bench-") as folder:
         work = Path(folder)
-        link = link_row(work, int(options.llvm.name.rpartition("-")[2]))
-        rows = [*reading_rows(options.cache, options.llvm, work / "n0.o"), link]
+        driver = (str(install(work)), "-m", "mlir_offload.driver")
+        os.environ["XDG_CACHE_HOME"] = str(work / "cache")
+        links = link_rows(driver, work, int(options.llvm.name.rpartition("-")[2]))
+        rows = [*reading_rows(driver, options.cache, options.llvm, work / "n0.o"), *links]
         for row in rows:
             show(row, lambda argv: measure(argv, options.runs))
 
