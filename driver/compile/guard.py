@@ -113,8 +113,9 @@ def _findings(
     consumer = fact.Consumer(context.consumer, context.cuda)
     for path in paths:
         yield from check.check_file(path, consumer)
+    check_objects = check.check_objects
     for item, digests in objects:
-        found = check.check_objects([item], consumer)
+        found = check_objects([item], consumer)
         yield from found
         if accepted is not None and all(one.rule in _CURED for one in found):
             accepted.add(digests)
