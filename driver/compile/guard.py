@@ -6,19 +6,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver import __version__
 from mlir_offload.driver.compile import reread
 from mlir_offload.driver.message import skew
 from mlir_offload.driver.message.report import report
 from mlir_offload.driver.option.command_line import Mode
 from mlir_offload.driver.option.inputs import IR_SUFFIXES
-from mlir_offload.driver.system.accepted import Accepted, folder_stamps, load_accepted
 from mlir_offload.offload.skew import check
 from mlir_offload.toolchain.byte_view import read_head
-from mlir_offload.toolchain.digest import sha256
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.skew import fact
-from mlir_offload.toolchain.tables import known_release
 
 if TYPE_CHECKING:
     from mlir_offload.driver.compile.context import BuildContext
@@ -26,12 +22,6 @@ if TYPE_CHECKING:
     from mlir_offload.offload.skew.check import SkewFinding
 
 _BITCODE = b"BC\xc0\xde"
-# The modules and tables by which an image is judged.
-_OWN = Path(__file__).parents[2]
-_CHECKING = (
-    *("offload", "offload/container", "offload/data", "offload/device", "offload/link"),
-    *("offload/skew", "toolchain", "toolchain/bitcode", "toolchain/data", "toolchain/skew"),
-)
 # What this link does otherwise than the linker wrapper alone: it has an adapter for fatbinary.
 _CURED = frozenset({"NV007"})
 
@@ -46,16 +36,11 @@ def guard_inputs(context: BuildContext) -> None:
     objects = [item for item in context.given if item.images and item.path not in context.compiled]
     if not paths and not objects:
         return
-    accepted = None
     if context.releases.is_consumer_here and not context.llvm.is_measured:
         objects = [item for item in objects if not reread.is_same_build(context, item)]
         if not context.executor.dry_run:
             reread.reread_inputs(context, paths, objects)
-    elif known_release(context.consumer) is None:
-        accepted = _accepted(context)
-    unknown = list(_unknown(objects, accepted))
-    if paths or unknown:
-        _say(dict.fromkeys(_findings(context, paths, unknown, accepted)))
+    _say(_findings(context, paths, objects))
 
 
 def _ir_files(context: BuildContext) -> Iterator[Path]:
@@ -75,52 +60,13 @@ def _is_bitcode(path: Path) -> bool:
     return read_head(path, len(_BITCODE)) == _BITCODE
 
 
-def _accepted(context: BuildContext) -> Accepted:
-    """Return the images that this check had nothing to say about for the same tools, whatever the file."""
-    own = (__version__, *folder_stamps(_OWN / name for name in _CHECKING))
-    cuda = "" if context.cuda is None else f"{context.cuda.root} {context.cuda.version}"
-    return load_accepted("images", (*own, str(context.consumer), cuda))
-
-
-def _unknown(
-    objects: Iterable[ObjectContents], accepted: Accepted | None
-) -> Iterator[tuple[ObjectContents, list[bytes]]]:
-    """Yield the objects with an image that was not accepted before, and the digests of their images."""
-    for item in objects:
-        digests = [] if accepted is None else _digests(item)
-        if accepted is None or not all(map(accepted.holds, digests)):
-            yield item, digests
-
-
-def _digests(item: ObjectContents) -> list[bytes]:
-    """Return a digest for each image, of its bytes and of what its container says of it."""
-    return [
-        sha256(
-            repr((image.kind, image.image_kind, image.version, image.strings)).encode()
-            + image.content.whole()
-        ).digest()
-        for image in item.images
-    ]
-
-
 def _findings(
-    context: BuildContext,
-    paths: Iterable[Path],
-    objects: Iterable[tuple[ObjectContents, list[bytes]]],
-    accepted: Accepted | None,
+    context: BuildContext, paths: Iterable[Path], objects: Iterable[ObjectContents]
 ) -> Iterator[SkewFinding]:
-
     consumer = fact.Consumer(context.consumer, context.cuda)
     for path in paths:
         yield from check.check_file(path, consumer)
-    check_objects = check.check_objects
-    for item, digests in objects:
-        found = check_objects([item], consumer)
-        yield from found
-        if accepted is not None and all(one.rule in _CURED for one in found):
-            accepted.add(digests)
-    if accepted is not None and not context.executor.dry_run:
-        accepted.keep()
+    yield from check.check_objects(objects, consumer)
 
 
 def _say(findings: Iterable[SkewFinding]) -> None:

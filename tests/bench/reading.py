@@ -2,8 +2,7 @@
 
 The files are those of tests/foreign/wheels.yaml, downloaded by pip, and 300 objects made here. Each
 figure is the processor time of whole processes, the least of several runs, and the most memory. The
-driver is installed as from a wheel. A first link of objects also checks their device code, which is
-known to a later one.
+driver is installed as from a wheel.
 
 usage: python tests/bench/reading.py [--runs N] [--llvm PREFIX] [--cache DIR]
 """
@@ -99,8 +98,8 @@ def reading_rows(ours: Sequence[str], cache: Path, llvm: Path, small: Path) -> l
     ]
 
 
-def link_rows(driver: Sequence[str], folder: Path, major: int) -> list[Row]:
-    """Return the comparison of a link, and of a first one, with the call of clang that it makes itself."""
+def link_row(driver: Sequence[str], folder: Path, major: int) -> Row:
+    """Return the comparison of a link with the call of clang that it makes itself."""
     inputs = LinkInputs(major, folder)
     objects = [_object(inputs, number) for number in range(OBJECTS)]
     calls = "".join(f"void use_n{n}(void);\n" for n in range(OBJECTS))
@@ -113,12 +112,7 @@ def link_rows(driver: Sequence[str], folder: Path, major: int) -> list[Row]:
         [*map(str, ours), "-v", f"-save-temps={temps}"], capture_output=True, text=True, check=True
     )
     (link,) = (line for line in done.stderr.splitlines() if " --offload-link " in line)
-    forget = f'rm -rf "$XDG_CACHE_HOME/mlir-offload/images"; exec {shlex.join(map(str, ours))}'
-    theirs, name = ("sh", "-c", link), "clang --offload-link"
-    return [
-        Row(f"first link of {OBJECTS} objects", ("sh", "-c", forget), theirs, name),
-        Row(f"link of {OBJECTS} objects", ours, theirs, name),
-    ]
+    return Row(f"link of {OBJECTS} objects", ours, ("sh", "-c", link), "clang --offload-link")
 
 
 def _object(inputs: LinkInputs, number: int) -> Path:
@@ -166,8 +160,8 @@ def main() -> None:
         work = Path(folder)
         driver = (str(install(work)), "-m", "mlir_offload.driver")
         os.environ["XDG_CACHE_HOME"] = str(work / "cache")
-        links = link_rows(driver, work, int(options.llvm.name.rpartition("-")[2]))
-        rows = [*reading_rows(driver, options.cache, options.llvm, work / "n0.o"), *links]
+        link = link_row(driver, work, int(options.llvm.name.rpartition("-")[2]))
+        rows = [*reading_rows(driver, options.cache, options.llvm, work / "n0.o"), link]
         for row in rows:
             show(row, lambda argv: measure(argv, options.runs))
 
