@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +109,8 @@ def check_rows(name: str, rows: Sequence[Mapping[str, Any]], first: int) -> None
 
 
 ANY_CONSUMER = "any"
+# Of unsigned numbers in little-endian order, by their bytes.
+_FORMS = {2: "H", 4: "I", 8: "Q"}
 
 
 class EntryField(Struct, frozen=True):
@@ -144,12 +148,29 @@ class EntryLayout(Struct, frozen=True, dict=True):
         return dict(self.sections)[device_kind(kind).offload_kind]
 
     @cached_property
-    def places(self) -> Mapping[str, slice]:
-        """Return where the bytes of each member are in an entry, by its name."""
-        return {
-            field.name: slice(field.offset, field.offset + field.size_bytes)
-            for field in self.fields
-        }
+    def members(self) -> struct.Struct:
+        """Return all members of an entry, in their order."""
+        form, end = "<", 0
+        for one in self.fields:
+            form += f"{one.offset - end}x{_FORMS[one.size_bytes]}"
+            end = one.offset + one.size_bytes
+        return struct.Struct(form)
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """Return the place of each member of any layout among `members`; -1 for one that this lacks."""
+        own = {one.name: number for number, one in enumerate(self.fields)}
+        return defaultdict(lambda: -1, own)
+
+    @cached_property
+    def name_at(self) -> int:
+        """Return the offset of the pointer to the name."""
+        return next(one.offset for one in self.fields if one.name == "name")
+
+    @cached_property
+    def address_at(self) -> int:
+        """Return the offset of the address of what is registered."""
+        return next(one.offset for one in self.fields if one.name == "address")
 
 
 class EntryValues(Struct, frozen=True):

@@ -6,13 +6,15 @@ Only the headers and what is asked for are read. Names and numbers follow the Sy
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
 from mlir_offload.toolchain.byte_view import ByteView
+
+_Row = tuple[int, ...]
 
 ELF_MAGIC = b"\x7fELF"
 _ELF64_LITTLE = b"\x02\x01"
@@ -131,7 +133,7 @@ class StringTable(Struct):
     def __post_init__(self) -> None:
         """Read the table once."""
         self.data = self.view.whole()
-        self._left = (len(self.data) + _LONGEST_NAME) * _NAME_BYTES_PER_BYTE
+        self._left = (self.view.size + _LONGEST_NAME) * _NAME_BYTES_PER_BYTE
 
     def text_at(self, offset: int) -> str:
         """Return the string at an offset; empty where there is none.
@@ -155,7 +157,11 @@ class StringTable(Struct):
 
 
 class ElfFile(Struct):
-    """The sections of an ELF file, their content still unread."""
+    """An ELF file: its section headers, the content of the sections still unread.
+
+    `rows` are the headers as they are stored. A link asks most objects for a few sections by name: the
+    others get no name.
+    """
 
     view: ByteView
     type: int
@@ -163,8 +169,23 @@ class ElfFile(Struct):
     flags: int
     os_abi: int
     abi_version: int
-    sections: tuple[ElfSection, ...]
+    rows: Sequence[_Row] = ()
+    names: StringTable | None = None
+    _sections: tuple[ElfSection, ...] | None = None
     _strings: dict[int, StringTable] = field(default_factory=dict)
+
+    @property
+    def sections(self) -> tuple[ElfSection, ...]:
+        """Return all sections. Raises VerificationError where a name is damaged."""
+        if self._sections is None:
+            self._sections = tuple([self.section(number) for number in range(len(self.rows))])
+        return self._sections
+
+    def section(self, number: int) -> ElfSection:
+        """Return one section by its number."""
+        at, kind, flags, address, offset, size, link, info, _, entry_size = self.rows[number]
+        name = self.names.text_at(at) if self.names else ""
+        return ElfSection(number, name, kind, flags, address, offset, size, link, info, entry_size)
 
     @property
     def is_relocatable(self) -> bool:
@@ -178,7 +199,19 @@ class ElfFile(Struct):
 
     def named(self, name: str) -> tuple[ElfSection, ...]:
         """Return the sections of that name."""
-        return tuple(section for section in self.sections if section.name == name)
+        return self.starting((f"{name}\0".encode(),))
+
+    def starting(self, prefixes: tuple[bytes, ...]) -> tuple[ElfSection, ...]:
+        """Return the sections whose names, with the NUL that ends them, begin so."""
+        names = self.names.data if self.names else b""
+        found = [
+            number for number, row in enumerate(self.rows) if names.startswith(prefixes, row[0])
+        ]
+        return tuple(map(self.section, found))
+
+    def of_type(self, kind: SectionType) -> Iterator[ElfSection]:
+        """Return the sections of a type."""
+        return (self.section(number) for number, row in enumerate(self.rows) if row[1] == kind)
 
     def content(self, section: ElfSection, *, form: str = "") -> ByteView:
         """Return what a section holds; empty where the file has no bytes for it.
@@ -211,10 +244,10 @@ class ElfFile(Struct):
 
     def strings(self, index: int) -> StringTable | None:
         """Return the string table in a section, or None where there is no such section."""
-        if not 0 < index < len(self.sections):
+        if not 0 < index < len(self.rows):
             return None
         if index not in self._strings:
-            self._strings[index] = StringTable(self.content(self.sections[index]))
+            self._strings[index] = StringTable(self.content(self.section(index)))
         return self._strings[index]
 
     def pointers(self, section: ElfSection) -> dict[int, tuple[int, int]]:
@@ -223,9 +256,7 @@ class ElfFile(Struct):
         In a linked file the index is -1 and the second number an address.
         """
         found: dict[int, tuple[int, int]] = {}
-        for table in self.sections:
-            if table.type != SectionType.RELA:
-                continue
+        for table in self.of_type(SectionType.RELA):
             if not self.is_relocatable or table.info == section.number:
                 found.update(self._pointers_of(table, section))
         return found
@@ -233,25 +264,25 @@ class ElfFile(Struct):
     def text_of(self, pointer: tuple[int, int]) -> str:
         """Return the string that a pointer of `pointers` names; empty where it leads nowhere."""
         index, offset = pointer
-        if not 0 <= index < len(self.sections):
+        if not 0 <= index < len(self.rows):
             index, offset = self._placed(offset)
         if index < 0 or offset < 0:
             return ""
-        view = self.content(self.sections[index])
+        view = self.content(self.section(index))
         return view.text(offset, "string") if offset < view.size else ""
 
     def _placed(self, address: int) -> tuple[int, int]:
         """Return the section at an address and the offset therein; -1 where there is none."""
-        for section in self.sections:
-            if section.is_allocated and 0 <= address - section.address < section.size:
-                return section.number, address - section.address
+        for number, (_, _, flags, begin, _, size, *_) in enumerate(self.rows):
+            if flags & _ALLOCATED and 0 <= address - begin < size:
+                return number, address - begin
         return -1, 0
 
     def _pointers_of(
         self, table: ElfSection, section: ElfSection
     ) -> Iterator[tuple[int, tuple[int, int]]]:
-        has_symbols = 0 < table.link < len(self.sections)
-        symbols = list(self._symbol_rows(self.sections[table.link])) if has_symbols else []
+        has_symbols = 0 < table.link < len(self.rows)
+        symbols = self.content(self.section(table.link)).whole() if has_symbols else b""
         base = 0 if self.is_relocatable else section.address
         view = self.content(table)
         rows = view.table(_RELOCATION, 0, view.size // _RELOCATION.size, f"section {table.name}")
@@ -259,11 +290,12 @@ class ElfFile(Struct):
             offset = place - base
             if not 0 <= offset < section.size:
                 continue
-            number = info >> 32
-            if not number:
+            # Of many symbols few have a place in the section: only these are looked at.
+            at = (info >> 32) * _SYMBOL.size
+            if not at:
                 yield offset, (-1, addend)
-            elif number < len(symbols):
-                _, _, _, symbol_index, value, _ = symbols[number]
+            elif at + _SYMBOL.size <= len(symbols):
+                _, _, _, symbol_index, value, _ = _SYMBOL.unpack_from(symbols, at)
                 index = _place(symbol_index) if self.is_relocatable else -1
                 yield offset, (index, value + addend)
 
@@ -275,11 +307,7 @@ def read_elf(view: ByteView) -> ElfFile:
     """
     view = view.part(0, view.size, "content", form="ELF file")
     header = _read_header(view)
-    if not header.sections_at:
-        sections: tuple[ElfSection, ...] = ()
-    else:
-        rows, names = _section_rows(view, header)
-        sections = _named_sections(view, rows, names)
+    rows, names = _section_rows(view, header) if header.sections_at else ([], None)
     return ElfFile(
         view,
         header.type,
@@ -287,22 +315,9 @@ def read_elf(view: ByteView) -> ElfFile:
         header.flags,
         header.os_abi,
         header.abi_version,
-        sections,
+        rows,
+        names,
     )
-
-
-def symbol_strings(view: ByteView) -> Iterator[bytes]:
-    """Return the names in the symbol tables of an ELF file, as they follow each other; nothing else is read.
-
-    Raises VerificationError as `read_elf`.
-    """
-    view = view.part(0, view.size, "content", form="ELF file")
-    header = _read_header(view)
-    rows = _section_rows(view, header)[0] if header.sections_at else []
-    for row in rows:
-        if row[1] == SectionType.SYMTAB and 0 < row[6] < len(rows):
-            offset, size = rows[row[6]][4:6]
-            yield view.read(offset, size, "symbol names")
 
 
 class _Header(NamedTuple):
@@ -326,42 +341,28 @@ def _read_header(view: ByteView) -> _Header:
     return _Header(os_abi, abi_version, kind, machine, table, flags, *rest[3:])
 
 
-def _section_rows(view: ByteView, header: _Header) -> tuple[list[tuple[int, ...]], int]:
-    """Return the section headers as they are, and the number of the one that has their names."""
+def _section_rows(view: ByteView, header: _Header) -> tuple[list[_Row], StringTable]:
+    """Return the section headers as they are, and their names."""
     if header.entry_size != _SECTION.size:
         reason = f"found {header.entry_size}, expected 64"
         raise view.malformed(58, "section header size", reason)
-    # With 65,280 sections and more the header's fields are too small: section 0 has the numbers.
-    first = view.unpack(_SECTION, header.sections_at, "section header")
-    count = header.section_count or first[5]
-    names = first[6] if header.names == _EXTENDED_INDEX else header.names
-    return list(view.table(_SECTION, header.sections_at, count, "section headers")), names
+    count, number = header.section_count, header.names
+    if not count or number == _EXTENDED_INDEX:
+        # With 65,280 sections and more the header's fields are too small: section 0 has the numbers.
+        first = view.unpack(_SECTION, header.sections_at, "section header")
+        count, number = count or first[5], first[6] if number == _EXTENDED_INDEX else number
+    rows = list(view.table(_SECTION, header.sections_at, count, "section headers"))
+    if not 0 <= number < len(rows):
+        raise view.malformed(62, "section name index", f"there is no section {number}")
+    offset, size = rows[number][4:6]
+    names = StringTable(view.part(offset, size, "section names"))
+    if not names.data.endswith(b"\0"):
+        # Only then a name may have no end; whoever asks for another one is to know it too.
+        for row in rows:
+            names.text_at(row[0])
+    return rows, names
 
 
 def _place(index: int) -> int:
     """Return the section of a symbol; -1 where it has none."""
     return index if index < _SPECIAL_SECTIONS else -1
-
-
-def _named_sections(
-    view: ByteView, rows: list[tuple[int, ...]], names: int
-) -> tuple[ElfSection, ...]:
-    if not 0 <= names < len(rows):
-        raise view.malformed(62, "section name index", f"there is no section {names}")
-    offset, size = rows[names][4:6]
-    text_at = StringTable(view.part(offset, size, "section names")).text_at
-    return tuple(
-        ElfSection(index, text_at(name), kind, flags, address, place, size, link, info, entry_size)
-        for index, (
-            name,
-            kind,
-            flags,
-            address,
-            place,
-            size,
-            link,
-            info,
-            _,
-            entry_size,
-        ) in enumerate(rows)
-    )

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import InputOutputError, VerificationError
 
@@ -87,11 +86,6 @@ class Meter(Struct):
 
     left: int
 
-    def spend(self, size: int) -> bool:
-        """Take a read off what is left; say whether there was enough."""
-        self.left -= max(size, _READ_COST)
-        return self.left >= 0
-
 
 class ByteView(Struct, frozen=True):
     """`size` bytes of a source from `start`, of the format `form`.
@@ -109,9 +103,14 @@ class ByteView(Struct, frozen=True):
 
     def read(self, offset: int, size: int, field: str) -> bytes:
         """Return exactly `size` bytes. Raises VerificationError where they are not all there."""
-        self.check(offset, size, field)
-        if self.meter is not None and not self.meter.spend(size):
-            raise self.malformed(offset, field, "the same bytes are named too often")
+        # A link reads dozens of pieces of each of its objects: no further calls for the usual case.
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise self._unfit(offset, size, field)
+        meter = self.meter
+        if meter is not None:
+            meter.left -= max(_READ_COST, size)
+            if meter.left < 0:
+                raise self.malformed(offset, field, "the same bytes are named too often")
         data = self.source.read_at(self.start + offset, size)
         if len(data) != size:
             raise self.malformed(offset, field, "the file ends early")
@@ -150,13 +149,15 @@ class ByteView(Struct, frozen=True):
         self, offset: int, size: int, field: str, *, form: str = "", location: str = ""
     ) -> ByteView:
         """Return a view of a part, without a copy. Raises VerificationError where it does not fit."""
-        self.check(offset, size, field)
-        return replace(
-            self,
-            start=self.start + offset,
-            size=size,
-            form=form or self.form,
-            location=location or self.location,
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise self._unfit(offset, size, field)
+        return ByteView(
+            self.source,
+            self.start + offset,
+            size,
+            form or self.form,
+            location or self.location,
+            self.meter,
         )
 
     def whole(self) -> bytes:
@@ -171,8 +172,11 @@ class ByteView(Struct, frozen=True):
     def check(self, offset: int, size: int, field: str) -> None:
         """Raise VerificationError unless `size` bytes from `offset` lie within the view."""
         if offset < 0 or size < 0 or offset + size > self.size:
-            reason = f"{size} bytes do not fit in the {self.size} bytes there are"
-            raise self.malformed(offset, field, reason)
+            raise self._unfit(offset, size, field)
+
+    def _unfit(self, offset: int, size: int, field: str) -> VerificationError:
+        reason = f"{size} bytes do not fit in the {self.size} bytes there are"
+        return self.malformed(offset, field, reason)
 
     def malformed(self, offset: int, field: str, reason: str) -> VerificationError:
         """Return the error that names the format, the field, its offset and what is wrong."""
@@ -201,6 +205,15 @@ def open_view(path: Path) -> Iterator[ByteView]:
         yield ByteView(source, 0, size, location=str(path), meter=_meter(size))
     finally:
         source.descriptor = None
+        os.close(descriptor)
+
+
+def read_head(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file, fewer where there are no more. Raises as `open_view`."""
+    descriptor, _ = _open(path)
+    try:
+        return os.pread(descriptor, size, 0)
+    finally:
         os.close(descriptor)
 
 

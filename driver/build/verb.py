@@ -227,7 +227,7 @@ def _context(opened: Build) -> BuildContext:
     options = opened.options
     launcher = _launcher(options)
     contents = read_link_inputs(options)
-    given = tuple(item for item in contents if item.is_relocatable)
+    given = tuple(item for item in contents if item.is_relocatable and item.has_offloading)
     finder = knowing_versions(opened.runner) if launcher is None else _remembering(opened.runner)
     linked = tuple(item for item in contents if not item.is_relocatable)
     learn_of_objects((*given, *linked))
@@ -244,7 +244,8 @@ def _context(opened: Build) -> BuildContext:
     if learned is not None:
         # It tells the steps that -### prints what is known here.
         context.executor.note(Command(("export", f"{LEARNED}={learned.text}")))
-    return replace(context, given=given, linked=linked, compiled=compiled)
+    called = frozenset[str]().union(*(item.library_functions for item in contents))
+    return replace(context, given=given, linked=linked, library_functions=called, compiled=compiled)
 
 
 def _find_tools(

@@ -192,7 +192,7 @@ class BuildContext(Struct, frozen=True):
 
     `releases` is who lowers, compiles and links; `search_path` is PATH as the user has it; `source_time` what is written for a time; `given` is what
     the objects and libraries of a link hold, `linked` what shared libraries do, which had their
-    device link; `compiled` tells the file that each source is compiled to; `pending` what was
+    device link, `library_functions` what they call of MLIR's libraries; `compiled` tells the file that each source is compiled to; `pending` what was
     started early, by the file that it makes; `dependencies` which further files were read for a
     source; `launched` how steps are started under a launcher, where there is one.
     """
@@ -207,6 +207,7 @@ class BuildContext(Struct, frozen=True):
     source_time: int = 1
     given: tuple[ObjectContents, ...] = ()
     linked: tuple[ObjectContents, ...] = ()
+    library_functions: frozenset[str] = frozenset()
     compiled: Mapping[Path, Path] = field(default_factory=dict)
     pending: dict[Path, Task[None]] = field(default_factory=dict)
     launched: LaunchedSteps | None = None

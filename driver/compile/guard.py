@@ -11,7 +11,7 @@ from mlir_offload.driver.message import skew
 from mlir_offload.driver.message.report import report
 from mlir_offload.driver.option.command_line import IR_SUFFIXES, Mode
 from mlir_offload.offload.skew import check
-from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.byte_view import read_head
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.skew import fact
 
@@ -48,20 +48,20 @@ def _ir_files(context: BuildContext) -> Iterator[Path]:
         if path.suffix in IR_SUFFIXES:
             yield path
     if context.options.mode is Mode.LINK:
+        # Most files of a link have been read already.
+        no_bitcode = {item.path for item in context.given if not item.is_bitcode}
         for path in context.options.inputs:
-            if path not in context.compiled and _is_bitcode(path):
+            if path not in context.compiled and path not in no_bitcode and _is_bitcode(path):
                 yield path
 
 
 def _is_bitcode(path: Path) -> bool:
-    with open_view(path) as view:
-        return view.head(len(_BITCODE)) == _BITCODE
+    return read_head(path, len(_BITCODE)) == _BITCODE
 
 
 def _findings(
     context: BuildContext, paths: Iterable[Path], objects: Iterable[ObjectContents]
 ) -> Iterator[SkewFinding]:
-
     consumer = fact.Consumer(context.consumer, context.cuda)
     for path in paths:
         yield from check.check_file(path, consumer)

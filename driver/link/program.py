@@ -51,8 +51,9 @@ from mlir_offload.offload.link.dummy_image import (
     targets_needing_dummy,
 )
 from mlir_offload.offload.link.finding import raise_findings
+from mlir_offload.offload.link.folded import check_folded
 from mlir_offload.offload.link.kernel_layout import check_layouts
-from mlir_offload.offload.link.objects import ObjectContents, read_objects
+from mlir_offload.offload.link.objects import ObjectContents, read_inputs
 from mlir_offload.offload.runtime import runtime_link_arguments
 from mlir_offload.offload.sparse_runtime import (
     sparse_compile_command,
@@ -64,6 +65,8 @@ from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.target import kind_of_triple
 
 _LINKER = "lld"
+# Of the options by which linkers make one of several functions with the same code.
+_FOLDING = "--icf"
 
 
 def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
@@ -73,12 +76,15 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     Raises VerificationError where the result would lack a kernel: it is not kept then.
     """
     # Errors name the source, not the object in the workspace.
-    made = [
+    compiled = [
         replace(item, path=source)
         for source, path in context.compiled.items()
         if path.exists()
-        for item in read_objects(path)
+        for item in read_inputs(path)
     ]
+    made = [item for item in compiled if item.has_offloading]
+    called = context.library_functions.union(*(item.library_functions for item in compiled))
+    context = replace(context, library_functions=called)
     given = (item for item in context.given if item.path not in context.compiled)
     paths = _paths_on_line(context)
     contents = _in_line_order(paths, (*given, *made))
@@ -114,6 +120,8 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
         if any(one.links_undefined for one in formats_of(runtime.kinds)):
             check_resolved(linked, name=name)
         check_layouts(linked, prepared.remaining, name=name)
+        if any(_FOLDING in item for item in context.options.link_items):
+            check_folded(linked, name=name)
     return linked
 
 

@@ -17,7 +17,6 @@ from mlir_offload.offload.link.runner_library import (
 from mlir_offload.toolchain.errors import MlirOffloadError
 
 _FOLDER = "-L"
-_OBJECTS = frozenset({".o", ".a"})
 # As lld and GNU ld have it.
 _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(\w+)")
 _C_INTERFACE = "_mlir_ciface_"
@@ -29,10 +28,8 @@ def runner_library_arguments(context: BuildContext) -> tuple[str, ...]:
     They come last, and only as far as they are needed: what the user links has precedence. One that
     is not installed is left to the link, which names it when it fails.
     """
-    given = (path for path in context.options.inputs if path.suffix in _OBJECTS)
-    made = (path for path in context.compiled.values() if path.exists())
     folders = runner_library_folders(context)
-    found = (find_library(one, folders) for one in called_libraries((*made, *given)))
+    found = (find_library(one, folders) for one in called_libraries(context.library_functions))
     libraries = [path for path in found if path is not None]
     if not libraries:
         return ()

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from mlir_offload.driver.compile.context import BuildContext
     from mlir_offload.offload.link.objects import ObjectContents
 
+_FOR_LINKER = "-Wl,"
+_WHOLE = frozenset({"whole-archive", "no-whole-archive"})
+
 
 def without_whole_archives(
     context: BuildContext, contents: Iterable[ObjectContents], items: Sequence[str]
@@ -30,7 +33,22 @@ def without_whole_archives(
     words = parse_link_line(items) if is_for_cpu else ()
     if not any(word.is_whole for word in words):
         return items
-    return [item for number, word in enumerate(words) for item in _items_for(context, word, number)]
+    return [
+        item
+        for number, word in enumerate(words)
+        if not _is_needless(word, words)
+        for item in _items_for(context, word, number)
+    ]
+
+
+def _is_needless(word: LinkItem, words: Sequence[LinkItem]) -> bool:
+    """Return whether a word takes libraries as a whole, of which there are none left.
+
+    The wrapper does not know `--pop-state`: the device link would take all behind it as a whole.
+    """
+    name = word.text.removeprefix(_FOR_LINKER)
+    is_option = name != word.text and name.lstrip("-") in _WHOLE
+    return is_option and all(one.path is not None for one in words if one.is_whole)
 
 
 def _items_for(context: BuildContext, word: LinkItem, number: int) -> Sequence[str]:

@@ -64,7 +64,7 @@ def check_files(inputs: Iterable[Path], outputs: Iterable[OutputFile]) -> None:
     inode; devices and pipes hold nothing that can be destroyed.
     """
     read: dict[_Key, Path] = {}
-    for path in (*report().sources, *inputs):
+    for path in dict.fromkeys((*report().sources, *inputs)):
         key = _key(path)
         if key is not None:
             read.setdefault(key, path)

@@ -287,7 +287,8 @@ def _items(link_items: Sequence[str], folders: Sequence[Path]) -> Iterator[LinkI
         if word != name:
             state.apply(name.lstrip("-"), stack)
         path = _file_of(name, folders, is_static=state.is_static)
-        yield LinkItem(word, path, is_whole=state.is_whole and path is not None)
+        is_library = path is not None or name.startswith("-l")
+        yield LinkItem(word, path, is_whole=state.is_whole and is_library)
 
 
 def _words(link_items: Sequence[str]) -> Iterator[str]:
@@ -432,7 +433,7 @@ def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]
 
 
 def read_link_inputs(options: CompileOptions) -> tuple[ObjectContents, ...]:
-    """Look for device code in objects, libraries and LLVM IR on the link line, each file once.
+    """Look for device code, and calls of MLIR's libraries, in what the link line names, each file once.
 
     A shared library has had its device link: it registers its own kernels, with its own runtime.
     """
@@ -449,10 +450,11 @@ def read_link_inputs(options: CompileOptions) -> tuple[ObjectContents, ...]:
     if not paths and not modules:
         return ()
 
+    read_inputs = link_objects.read_inputs
     objects = (
-        replace(contents, is_whole=wholes[path] and bool(contents.member))
+        replace(contents, is_whole=True) if wholes[path] and contents.member else contents
         for path in paths
-        for contents in link_objects.read_objects(path)
+        for contents in read_inputs(path)
     )
     return (
         *objects,

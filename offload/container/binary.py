@@ -7,6 +7,7 @@ What is promised of bytes from strangers: images are not copied; what is decompr
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from mlir_offload.offload.container.packager import (
     aligned,
 )
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
+from mlir_offload.toolchain.errors import VerificationError
 
 _FORM = "offload binary"
 _FIRST_VERSION, _LAST_VERSION = 1, 3
@@ -40,7 +42,7 @@ _TEXT_CHUNK = 1 << 8
 _STRING_COUNT_AT = 16
 
 
-class PackagedImage(Struct, frozen=True):
+class PackagedImage(Struct, frozen=True, dict=True):
     """One image as a container holds it; `strings` are the packager's keys in their order.
 
     `kind` is the offload kind's name, or `kind-N` for a number that no release gives a name.
@@ -56,12 +58,12 @@ class PackagedImage(Struct, frozen=True):
     version: int = 1
     kind_code: int = 0
 
-    @property
+    @cached_property
     def triple(self) -> str:
         """Return the target triple, empty where none is stored."""
         return dict(self.strings).get("triple", "")
 
-    @property
+    @cached_property
     def arch(self) -> str:
         """Return the architecture, empty where none is stored."""
         return dict(self.strings).get("arch", "")
@@ -134,6 +136,9 @@ class _Container(Struct):
         return self.read(offset, size, field)
 
     def _terminated(self, offset: int, field: str) -> bytes:
+        end = self.window.find(b"\0", offset) if offset >= 0 else -1
+        if 0 <= end - offset <= self.text_left:
+            return self.window[offset:end]
         self.view.check(offset, 1, field)
         text = bytearray()
         while True:
@@ -153,6 +158,15 @@ class _Container(Struct):
             raise self.view.malformed(offset, field, reason)
 
 
+def read_container(view: ByteView) -> tuple[list[PackagedImage], int]:
+    """Read the container that a view begins with; return its images and its size. Raises as `read_binary`."""
+    view = replace(view, form=_FORM)
+    header = _read_header(view)
+    if header.inflated_size > _FLOOR + _INFLATION_LIMIT * header.size:
+        raise _inflates_too_much(view, header, header.size)
+    return list(_images(view.part(0, header.size, "size"), header)), header.size
+
+
 def _iterate(view: ByteView) -> Iterator[PackagedImage]:
     start = 0
     inflatable = _FLOOR + _INFLATION_LIMIT * view.size
@@ -161,11 +175,14 @@ def _iterate(view: ByteView) -> Iterator[PackagedImage]:
         header = _read_header(rest)
         inflatable -= header.inflated_size
         if inflatable < 0:
-            reason = f"{header.inflated_size} bytes are more than {view.size} stored ones hold"
-            raise rest.malformed(HEADER.size, "inflated size", reason)
-        container = rest.part(0, header.size, "size")
-        yield from _images(container, header)
+            raise _inflates_too_much(rest, header, view.size)
+        yield from _images(rest.part(0, header.size, "size"), header)
         start = aligned(start + header.size)
+
+
+def _inflates_too_much(view: ByteView, header: _Header, stored: int) -> VerificationError:
+    reason = f"{header.inflated_size} bytes are more than {stored} stored ones hold"
+    return view.malformed(HEADER.size, "inflated size", reason)
 
 
 def _images(view: ByteView, header: _Header) -> Iterator[PackagedImage]:

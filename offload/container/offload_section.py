@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 
-from mlir_offload.offload.container.binary import PackagedImage, read_binary
+from mlir_offload.offload.container.binary import PackagedImage, read_container
 from mlir_offload.offload.container.packager import HEADER, MAGIC
 from mlir_offload.offload.container.padding import skip_zeros
 from mlir_offload.offload.device.spirv import is_spirv
@@ -36,8 +36,8 @@ def read_section(view: ByteView) -> tuple[PackagedImage, ...]:
             found.append(image)
             size = image.content.size
         else:
-            size = container_bytes(rest)
-            found += read_binary(rest.part(0, size, "size"))
+            images, size = read_container(rest)
+            found += images
         offset = skip_zeros(view, offset + size)
     return tuple(found)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, to_builtins
 
@@ -40,28 +40,41 @@ def read_entries(elf: ElfFile) -> tuple[HostEntry, ...]:
 
     Raises VerificationError where an array is damaged.
     """
+    return tuple([entry for entry, _ in _entries(elf)])
+
+
+def kernel_addresses(elf: ElfFile) -> Iterator[tuple[str, str, tuple[int, int]]]:
+    """Yield the kind, the name and the address of each kernel that is registered; raises as `read_entries`.
+
+    An address is a pointer of `ElfFile.pointers`.
+    """
+    for entry, address in _entries(elf):
+        if entry.is_kernel:
+            yield entry.kind, entry.name, address
+
+
+def _entries(elf: ElfFile) -> Iterator[tuple[HostEntry, tuple[int, int]]]:
     learned = tuple(learned_layouts(elf))
     names = _array_names(learned) if learned else _usual_names()
-    return tuple(
-        entry
-        for section in elf.sections
-        if section.name.startswith(names) and section.type == SectionType.PROGBITS and section.size
-        for kind, layouts in (
-            _arrays_named(section.name, (*learned, *entry_layouts()))
-            if learned
-            else _usual_arrays(section.name)
-        )
-        for entry in _read_array(elf, section, kind, layouts)
-    )
+    for section in elf.starting(names):
+        if section.type == SectionType.PROGBITS and section.size:
+            arrays = (
+                _arrays_named(section.name, (*learned, *entry_layouts()))
+                if learned
+                else _usual_arrays(section.name)
+            )
+            for kind, layouts in arrays:
+                yield from _read_array(elf, section, kind, layouts)
 
 
-def _array_names(learned: Iterable[EntryLayout]) -> tuple[str, ...]:
+def _array_names(learned: Iterable[EntryLayout]) -> tuple[bytes, ...]:
     """Return the sections of these layouts and of all that the table knows, without suffixes."""
-    return tuple({base for layout in (*learned, *entry_layouts()) for _, base in layout.sections})
+    layouts = (*learned, *entry_layouts())
+    return tuple({base.encode() for layout in layouts for _, base in layout.sections})
 
 
 @table_cache
-def _usual_names() -> tuple[str, ...]:
+def _usual_names() -> tuple[bytes, ...]:
     return _array_names(())
 
 
@@ -99,7 +112,7 @@ def _arrays_named(
 
 def _read_array(
     elf: ElfFile, section: ElfSection, kind: str, layouts: list[EntryLayout]
-) -> Iterator[HostEntry]:
+) -> Iterator[tuple[HostEntry, tuple[int, int]]]:
     content = elf.content(section, form="offload entries")
     pointers = elf.pointers(section)
     is_device_linked = section.name not in {base for item in layouts for _, base in item.sections}
@@ -109,26 +122,22 @@ def _read_array(
         (item for item in layouts if (item.fields[0].name == "address") == starts_with_address),
         layouts[0],
     )
-    size_bytes, places = layout.size_bytes, layout.places
-    named_at = places["name"].start
-    for start in range(0, content.size - size_bytes + 1, size_bytes):
-        raw = content.read(start, size_bytes, "entry")
-        name = elf.text_of(pointers.get(start + named_at) or (-1, _number(raw, places, "name")))
+    members, numbers = layout.members, layout.numbers
+    for start in range(0, content.size - members.size + 1, members.size):
+        values = (*content.unpack(members, start, "entry"), 0)
+        named_at = start + layout.name_at
+        name = elf.text_of(pointers.get(named_at) or (-1, values[numbers["name"]]))
         if not name:
             continue
-        yield HostEntry(
-            kind=kind or kind_name(_number(raw, places, "kind")),
-            name=name,
-            size_bytes=_number(raw, places, "size"),
-            flags=_number(raw, places, "flags"),
-            data=_number(raw, places, "data"),
-            section=section.name,
-            fields=len(layout.fields),
-            is_device_linked=is_device_linked,
+        entry = HostEntry(
+            kind or kind_name(values[numbers["kind"]]),
+            name,
+            values[numbers["size"]],
+            values[numbers["flags"]],
+            values[numbers["data"]],
+            section.name,
+            len(layout.fields),
+            is_device_linked,
         )
-
-
-def _number(raw: bytes, places: Mapping[str, slice], name: str) -> int:
-    """Return a member of an entry; 0 where its layout does not have it."""
-    place = places.get(name)
-    return int.from_bytes(raw[place], "little") if place else 0
+        address = pointers.get(start + layout.address_at) or (-1, values[numbers["address"]])
+        yield entry, address

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,11 @@ from msgspec import Struct
 from mlir_offload.offload.container.archive import ArchiveMember, is_archive, iterate_members
 from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.container.offload_section import read_section
-from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf
+from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, ElfSection, SectionType, read_elf
 from mlir_offload.offload.host import module_objects
 from mlir_offload.offload.host.object_entry import HostEntry, read_entries
-from mlir_offload.offload.learned_section import read_learned
+from mlir_offload.offload.learned_section import LEARNED_SECTION, read_learned
+from mlir_offload.offload.link.runner_library import load_runner_table
 from mlir_offload.offload.memref_copy import MEMREF_COPY
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import InputOutputError
@@ -32,6 +33,7 @@ _DEVICE_PREFIXES = ("mgpu", "mlir_offload_")
 _RUNTIME_PREFIXES = (*_DEVICE_PREFIXES, MEMREF_COPY)
 _EMBEDDED_PREFIX = "mgpu"
 _RUNTIME_BYTES = tuple(prefix.encode() for prefix in _RUNTIME_PREFIXES)
+_NONE: frozenset[str] = frozenset()
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 
@@ -42,7 +44,9 @@ class ObjectContents(Struct, frozen=True):
     it embeds; `fatbins` are NVIDIA's,
     which the linker wrapper or nvcc put there, `hip_fatbins` the sections of bundles for AMD GPUs;
     `linked_images` are those that `clang -r --offload-link` has linked already. A member
-    `is_whole` where the linker takes the library as a whole; `learned` are the rows that it was compiled by.
+    `is_whole` where the linker takes the library as a whole; `learned` are the rows that it was compiled by,
+    `library_functions` those of MLIR's libraries that it leaves to others. It `is_bitcode` if clang has yet
+    to compile the file.
     """
 
     path: Path
@@ -56,6 +60,8 @@ class ObjectContents(Struct, frozen=True):
     hip_fatbins: tuple[ByteView, ...] = ()
     is_whole: bool = False
     learned: tuple[LearnedRelease, ...] = ()
+    library_functions: frozenset[str] = frozenset()
+    is_bitcode: bool = False
 
     @property
     def location(self) -> str:
@@ -105,9 +111,14 @@ class ObjectContents(Struct, frozen=True):
 
 
 def read_objects(path: Path) -> tuple[ObjectContents, ...]:
+    """Read an object, a library or a linked file, as `read_inputs`, but only what has offloading in it."""
+    return tuple(item for item in read_inputs(path) if item.has_offloading)
+
+
+def read_inputs(path: Path) -> tuple[ObjectContents, ...]:
     """Read an object, a library or a linked file; another kind of file yields nothing.
 
-    Members without any offloading are left out. Raises InputOutputError where the file, or one that
+    What has no offloading in it and calls nothing of MLIR's libraries is left out. Raises InputOutputError where the file, or one that
     a thin archive names, cannot be read, VerificationError where it is damaged.
     """
     with open_view(path) as view:
@@ -136,7 +147,7 @@ def read_module(path: Path) -> tuple[ObjectContents, ...]:
 
 
 def read_member(member: ArchiveMember, path: Path) -> tuple[ObjectContents, ...]:
-    """Read a member of the library `path`; one without any offloading yields nothing."""
+    """Read a member of the library `path`; one that `read_inputs` leaves out yields nothing."""
     if member.content is not None:
         return tuple(_contents(member.content, path, member.name))
     if member.file is None:
@@ -153,7 +164,7 @@ def _contents(view: ByteView, path: Path, name: str) -> Iterator[ObjectContents]
     head = view.head(4)
     if head == ELF_MAGIC:
         contents = _read_object(read_elf(view), path, name)
-        if contents.has_offloading:
+        if contents.has_offloading or contents.library_functions:
             yield contents
     elif head in _BITCODE_MAGICS:
         yield from _module_contents(module_objects.read_bitcode_object(view), path, name)
@@ -174,45 +185,85 @@ def _module_contents(
             function for function in module.functions if function.startswith(_RUNTIME_PREFIXES)
         ),
         fatbins=(),
+        is_bitcode=not name,
     )
     if contents.has_offloading:
         yield contents
 
 
+# All sections that a link looks for but for those of entries, each with the NUL behind its name.
+_LOOKED_FOR = tuple(
+    f"{name}\0".encode()
+    for name in (
+        OFFLOAD_SECTION,
+        _LINKED_SECTION,
+        FATBIN_SECTION,
+        HIP_FATBIN_SECTION,
+        LEARNED_SECTION,
+    )
+)
+
+
 def _read_object(elf: ElfFile, path: Path, member: str) -> ObjectContents:
+    sections = elf.starting(_LOOKED_FOR)
+    entries = read_entries(elf)
+    runtime, library = _called(elf) if elf.is_relocatable else (_NONE, _NONE)
     return ObjectContents(
         path=path,
         member=member,
         is_relocatable=elf.is_relocatable,
-        images=_images(elf, OFFLOAD_SECTION),
-        entries=read_entries(elf),
-        runtime_symbols=_runtime_symbols(elf) if elf.is_relocatable else frozenset(),
-        fatbins=_sections(elf, FATBIN_SECTION),
-        linked_images=_images(elf, _LINKED_SECTION),
-        hip_fatbins=_sections(elf, HIP_FATBIN_SECTION),
-        learned=read_learned(elf, str(path)),
+        images=_images(elf, sections, OFFLOAD_SECTION),
+        entries=entries,
+        runtime_symbols=runtime,
+        fatbins=_contents_of(elf, sections, FATBIN_SECTION),
+        linked_images=_images(elf, sections, _LINKED_SECTION),
+        hip_fatbins=_contents_of(elf, sections, HIP_FATBIN_SECTION),
+        learned=read_learned(elf, str(path)) if _has(sections, LEARNED_SECTION) else (),
+        library_functions=library,
     )
 
 
-def _sections(elf: ElfFile, name: str) -> tuple[ByteView, ...]:
-    return tuple(elf.content(section) for section in elf.named(name))
+def _has(sections: Iterable[ElfSection], name: str) -> bool:
+    return any(section.name == name for section in sections)
 
 
-def _images(elf: ElfFile, section: str) -> tuple[PackagedImage, ...]:
-    return tuple(image for item in elf.named(section) for image in read_section(elf.content(item)))
+def _contents_of(elf: ElfFile, sections: Iterable[ElfSection], name: str) -> tuple[ByteView, ...]:
+    return tuple([elf.content(section) for section in sections if section.name == name])
 
 
-def _runtime_symbols(elf: ElfFile) -> frozenset[str]:
-    found: set[str] = set()
-    for section in elf.sections:
-        names = elf.strings(section.link) if section.type == SectionType.SYMTAB else None
-        # Most objects call nothing of the runtime: their symbols are not even looked at.
-        if names is None or not any(prefix in names.data for prefix in _RUNTIME_BYTES):
+def _images(elf: ElfFile, sections: Iterable[ElfSection], name: str) -> tuple[PackagedImage, ...]:
+    return tuple(
+        [image for view in _contents_of(elf, sections, name) for image in read_section(view)]
+    )
+
+
+def _called(elf: ElfFile) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the functions of the host runtime, and of MLIR's libraries, that an object leaves to others.
+
+    Of the host runtime those too that it embeds.
+    """
+    runtime: set[str] = set()
+    library: set[str] = set()
+    table = load_runner_table()
+    for section in elf.of_type(SectionType.SYMTAB):
+        names = elf.strings(section.link)
+        if names is None:
             continue
-        found.update(
-            symbol.name
-            for symbol in elf.symbols_of(section, _RUNTIME_BYTES)
-            if symbol.is_undefined
-            or (symbol.is_weak and symbol.is_hidden and symbol.name.startswith(_EMBEDDED_PREFIX))
-        )
-    return frozenset(found)
+        data = names.data
+        # Most objects call nothing of either: their symbols are not even looked at.
+        if any(prefix in data for prefix in _RUNTIME_BYTES):
+            runtime.update(
+                symbol.name
+                for symbol in elf.symbols_of(section, _RUNTIME_BYTES)
+                if symbol.is_undefined
+                or (
+                    symbol.is_weak and symbol.is_hidden and symbol.name.startswith(_EMBEDDED_PREFIX)
+                )
+            )
+        if table.may_name(data) and table.any_function.search(data):
+            library.update(
+                symbol.name
+                for symbol in elf.symbols_of(section)
+                if symbol.is_undefined and symbol.is_global and table.library_of(symbol.name)
+            )
+    return frozenset(runtime), frozenset(library)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 
 from msgspec import Struct
 
-from mlir_offload.offload.container.archive import is_archive, iterate_members
-from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf, symbol_strings
-from mlir_offload.toolchain.byte_view import ByteView, open_view
+from mlir_offload.offload.elf import read_elf
+from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.tables import load_table
 
 
@@ -22,7 +21,7 @@ class RunnerLibrary(Struct, frozen=True):
     functions: re.Pattern[str]
 
 
-class RunnerTable(Struct, frozen=True):
+class RunnerTable(Struct, frozen=True, dict=True):
     """The libraries of every release, and where a release has them."""
 
     folders: tuple[str, ...]
@@ -35,7 +34,7 @@ class RunnerTable(Struct, frozen=True):
         """Return the library that has the function, or None."""
         return next((one for one in self.libraries if one.functions.fullmatch(function)), None)
 
-    @property
+    @cached_property
     def any_function(self) -> re.Pattern[bytes]:
         """Return a pattern that finds a function of any library in a string table."""
         names = "|".join(one.functions.pattern for one in self.libraries)
@@ -64,13 +63,9 @@ def load_runner_table() -> RunnerTable:
     )
 
 
-def called_libraries(paths: Iterable[Path]) -> tuple[RunnerLibrary, ...]:
-    """Return the libraries whose functions objects and static libraries leave undefined.
-
-    Raises InputOutputError for a file that cannot be read, VerificationError for a damaged one.
-    """
+def called_libraries(names: Iterable[str]) -> tuple[RunnerLibrary, ...]:
+    """Return the libraries that have functions of these names."""
     table = load_runner_table()
-    names = {name for path in paths for name in _undefined(path, table)}
     found = {table.library_of(name) for name in names}
     return tuple(one for one in table.libraries if one in found)
 
@@ -89,32 +84,3 @@ def defined_functions(library: Path) -> frozenset[str]:
     with open_view(library) as view:
         symbols = read_elf(view).symbols(".dynsym")
         return frozenset(one.name for one in symbols if one.is_function and not one.is_undefined)
-
-
-def _undefined(path: Path, table: RunnerTable) -> Iterator[str]:
-    with open_view(path) as view:
-        if not is_archive(view):
-            yield from _undefined_in(view, table)
-            return
-        for member in iterate_members(view):
-            if member.content is not None:
-                yield from _undefined_in(member.content, table)
-
-
-def _undefined_in(view: ByteView, table: RunnerTable) -> Iterator[str]:
-    if view.head(4) != ELF_MAGIC or not any(map(table.may_name, symbol_strings(view))):
-        return
-    elf = read_elf(view)
-    if elf.is_relocatable:
-        yield from _undefined_names(elf, table.any_function)
-
-
-def _undefined_names(elf: ElfFile, wanted: re.Pattern[bytes]) -> Iterator[str]:
-    for section in elf.sections:
-        names = elf.strings(section.link) if section.type == SectionType.SYMTAB else None
-        # Most objects call none of the functions: their symbols are not even looked at.
-        if names is None or not wanted.search(names.data):
-            continue
-        for symbol in elf.symbols_of(section):
-            if symbol.is_undefined and symbol.is_global:
-                yield symbol.name

@@ -1,7 +1,8 @@
 """Compare how long device code takes to read, in `inspect` and in a link, with the vendors' tools.
 
 The files are those of tests/foreign/wheels.yaml, downloaded by pip, and 300 objects made here. Each
-figure is the processor time of whole processes, the least of several runs, and the most memory.
+figure is the processor time of whole processes, the least of several runs, and the most memory. The
+driver is installed as from a wheel.
 
 usage: python tests/bench/reading.py [--runs N] [--llvm PREFIX] [--cache DIR]
 """
@@ -25,13 +26,13 @@ sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 from foreign.source_package import default_cache  # noqa: E402
 from foreign.wheel import find_member  # noqa: E402
 from msgspec import Struct  # noqa: E402
+from support.installed import install  # noqa: E402
 from support.link_inputs import LinkInputs, target_of  # noqa: E402
 
 from mlir_offload.offload.image import DeviceImage, image_kind_of  # noqa: E402
 from mlir_offload.toolchain.target import Kind  # noqa: E402
 
 OBJECTS = 300
-OURS = (sys.executable, "-m", "mlir_offload.driver")
 DEVICE_IR = """\
 target triple = "nvptx64-nvidia-cuda"
 target datalayout = "{layout}"
@@ -78,10 +79,10 @@ def run_once(argv: Sequence[str]) -> Cost:
     return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10)
 
 
-def reading_rows(cache: Path, llvm: Path, small: Path) -> list[Row]:
+def reading_rows(ours: Sequence[str], cache: Path, llvm: Path, small: Path) -> list[Row]:
     """Return the comparisons of `inspect` with the tools that read one format."""
     module, library = find_member("libnccl_device.bc", cache), find_member("libxgboost.so", cache)
-    inspect = (*OURS, "inspect")
+    inspect = (*ours, "inspect")
     return [
         Row(
             f"inspect, bitcode of {_mebibytes(module)}",
@@ -99,7 +100,7 @@ def reading_rows(cache: Path, llvm: Path, small: Path) -> list[Row]:
     ]
 
 
-def link_row(folder: Path, major: int) -> Row:
+def link_row(driver: Sequence[str], folder: Path, major: int) -> Row:
     """Return the comparison of a link with the call of clang that it makes itself."""
     inputs = LinkInputs(major, folder)
     objects = [_object(inputs, number) for number in range(OBJECTS)]
@@ -107,7 +108,7 @@ def link_row(folder: Path, major: int) -> Row:
     body = "".join(f"use_n{n}();" for n in range(OBJECTS))
     main = inputs.c_object("main", f"{calls}int main(void) {{ {body} return 0; }}\n")
     options = (f"--for-clang={major}", "-o", folder / "ours")
-    ours: list[str | Path] = [*OURS, main, *objects, *options]
+    ours: list[str | Path] = [*driver, main, *objects, *options]
     temps = folder / "temps"
     done = subprocess.run(
         [*map(str, ours), "-v", f"-save-temps={temps}"],
@@ -158,15 +159,15 @@ def main() -> None:
     parser.add_argument("--llvm", type=Path, default=Path("/usr/lib/llvm-22"))
     parser.add_argument("--cache", type=Path, default=default_cache() / "wheels")
     options = parser.parse_args()
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["PYTHONPATH"] = str(ROOT / ".importroot")
     date, machine = time.strftime("%Y-%m-%d"), f"{os.cpu_count()} x {platform.machine()}"
     sys.stdout.write(f"{machine}, {date}\n\n| command | CPU | compared with | CPU | memory |\n")
     sys.stdout.write("|---|---|---|---|---|\n")
     with tempfile.TemporaryDirectory(prefix="mlir-offload-bench-") as folder:
         work = Path(folder)
-        link = link_row(work, int(options.llvm.name.rpartition("-")[2]))
-        rows = [*reading_rows(options.cache, options.llvm, work / "n0.o"), link]
+        driver = (str(install(work)), "-m", "mlir_offload.driver")
+        os.environ["XDG_CACHE_HOME"] = str(work / "cache")
+        link = link_row(driver, work, int(options.llvm.name.rpartition("-")[2]))
+        rows = [*reading_rows(driver, options.cache, options.llvm, work / "n0.o"), link]
         for row in rows:
             show(row, lambda argv: measure(argv, options.runs))
 

@@ -11,6 +11,7 @@ import pytest
 from support.opencl import opencl_environment
 
 from mlir_offload.driver.link.runner_library import explain_missing
+from mlir_offload.offload.link.objects import read_inputs
 from mlir_offload.offload.link.runner_library import (
     called_libraries,
     find_library,
@@ -112,7 +113,9 @@ def test_a_library_is_found_by_what_objects_leave_undefined(tmp_path: Path) -> N
     calls = "void f(void) { printMemrefF32(0, 0); printF16(1); printMemrefI32(0, 0); }"
     source.write_text(f"{declared}\n{own}\n{calls}\n")
     run(CLANG, "-c", source, "-o", made)
-    found = called_libraries([made])
+    (read,) = read_inputs(made)
+    assert not read.has_offloading
+    found = called_libraries(read.library_functions)
     assert [one.name for one in found] == ["mlir_runner_utils", "mlir_float16_utils"]
 
     (tmp_path / "libmlir_runner_utils.so.19.1").touch()

@@ -92,10 +92,30 @@ def test_the_driver_links_libraries_of_every_kind_and_whole_ones_too(
     main = made.c_object(
         "main", "void use_early(void); int main(void) { use_early(); return 0; }\n"
     )
-    line = ["-Wl,--whole-archive,-lwhole,--no-whole-archive", "-L.", early, obj, main]
+    whole = "--whole-archive,-lwhole,--no-whole-archive"
+    if major == RELEASES[-1].values[0]:
+        # As CMake writes it (LINK_LIBRARY:WHOLE_ARCHIVE).
+        whole = "--push-state,--whole-archive,-lwhole,--pop-state"
+    line = [f"-Wl,{whole}", "-L.", early, obj, main]
     argv = [*mlir_offload, f"--llvm={major}", *map(str, line), "-o", "program"]
     subprocess.run(argv, cwd=tmp_path, check=True)
     assert held(tmp_path / "program") == kernels_of("early", "one", "two", "obj")
+
+
+@pytest.mark.llvm(22)
+def test_stubs_that_the_linker_folded_are_an_error(mlir_offload: list[str], tmp_path: Path) -> None:
+    made = LinkInputs(22, tmp_path)
+    objects = [made.simple(name, Kind.OPENMP) for name in ("one", "two")]
+    main = made.c_object("main", "int main(void) { return 0; }\n")
+    argv = [*mlir_offload, "--llvm=22", *map(str, objects), str(main), "-o", "program"]
+    done = subprocess.run(
+        [*argv, "-Wl,--icf=all"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode
+    assert "folded the stubs of kernels 'k_one' and 'k_two'" in done.stderr
+    assert not (tmp_path / "program").exists()
+    # As the hint says.
+    subprocess.run([*argv, "-Wl,--icf=safe"], cwd=tmp_path, check=True)
 
 
 @pytest.mark.parametrize("output", ["program", "shared", "object"])

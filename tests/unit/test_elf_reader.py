@@ -140,7 +140,7 @@ def test_many_headers_that_name_the_same_bytes_cost_no_more_than_the_file() -> N
         ({4: 1}, "identification"),
         ({58: 63}, "section header size"),
         ({62: 9}, "section name index"),
-        ({40: 0xF0, 47: 0x7F}, "section header at offset"),
+        ({40: 0xF0, 47: 0x7F}, "section headers at offset"),
         ({60: 0xFF, 61: 0xFF}, "section headers at offset"),
     ],
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from msgspec.structs import force_setattr
 from support.hostile import assert_bounded, bit_flips, spliced, survives, truncations
 
-from mlir_offload.offload.elf import ElfFile, read_elf
+from mlir_offload.offload.elf import ElfFile, StringTable, read_elf
 from mlir_offload.offload.host.interface import embed_interface
 from mlir_offload.offload.interface.c_header import HeaderFunction, render_header
 from mlir_offload.offload.interface.function import (
@@ -165,14 +164,10 @@ def test_json_of_another_form_is_refused(text: str) -> None:
 
 
 def test_an_interface_of_another_version_names_the_file() -> None:
-    class Section:
-        name, size, offset, type = INTERFACE_SECTION, 0, 0, 1
-
     text = b'{"version":2,"functions":[]}\0'
     view = memory_view(text, location="lib.so")
-    elf = ElfFile(view, 3, 62, 0, 0, 0, ())
-    section = type("S", (Section,), {"size": len(text)})
-    force_setattr(elf, "sections", (section,))
+    names = StringTable(memory_view(f"{INTERFACE_SECTION}\0".encode()))
+    elf = ElfFile(view, 3, 62, 0, 0, 0, [(0, 1, 0, 0, 0, len(text), 0, 0, 0, 0)], names)
     with pytest.raises(
         VerificationError, match="malformed interface: functions at offset 0"
     ) as caught:
