@@ -148,7 +148,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
             "first_llvm_release": entry.first_release,
             "last_llvm_release": entry.last_release,
         },
-        "is_device_linked": entry.is_device_linked,
+        "is_finished": entry.is_device_linked,
     }
 
 

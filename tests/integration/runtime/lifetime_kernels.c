@@ -14,43 +14,43 @@ __attribute__((constructor)) static void load(void) {
 __attribute__((weak)) void block_is_running(void);
 
 /* result[0] = MARK */
-static void run_mark(mo_thread_context *item, void **params) {
-  (void)item;
+static void run_mark(mo_thread_context *context, void **params) {
+  (void)context;
   **(int **)params[0] = MARK;
 }
 
 /* The threads of a block meet once: sum[block] = their number. */
-static void run_meet(mo_thread_context *item, void **params) {
+static void run_meet(mo_thread_context *context, void **params) {
   int *sum = *(int **)params[0];
-  uint32_t block = item->block_id[0];
+  uint32_t block = context->block_id[0];
   __atomic_fetch_add(&sum[block], 1, __ATOMIC_RELAXED);
-  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0, 0);
-  if (block_is_running && item->linear == 0 && block == 0)
+  mo_cpu_barrier(context, MO_BARRIER_PLAIN, 0, 0);
+  if (block_is_running && context->linear == 0 && block == 0)
     block_is_running();
-  if ((uint32_t)sum[block] != item->block->items)
+  if ((uint32_t)sum[block] != context->block->thread_count)
     __builtin_trap();
 }
 
 /* Says that it runs, and runs until it is asked to end. */
-static void run_hold(mo_thread_context *item, void **params) {
+static void run_hold(mo_thread_context *context, void **params) {
   int *flags = *(int **)params[0];
-  (void)item;
+  (void)context;
   __atomic_store_n(&flags[0], 1, __ATOMIC_RELEASE);
   while (!__atomic_load_n(&flags[1], __ATOMIC_ACQUIRE))
     ;
 }
 
 /* Uses more stack than a thread has, without a step that is larger than a page. */
-__attribute__((noinline)) static int descend(mo_thread_context *item, int depth) {
+__attribute__((noinline)) static int descend(mo_thread_context *context, int depth) {
   volatile char frame[1024];
   memset((char *)frame, depth, sizeof frame);
-  int below = depth ? descend(item, depth - 1) : 0;
+  int below = depth ? descend(context, depth - 1) : 0;
   return below + frame[depth % 1024];
 }
-static void run_overflow(mo_thread_context *item, void **params) {
-  if (item->linear == 1)
-    **(int **)params[0] = descend(item, 300);
-  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0, 0);
+static void run_overflow(mo_thread_context *context, void **params) {
+  if (context->linear == 1)
+    **(int **)params[0] = descend(context, 300);
+  mo_cpu_barrier(context, MO_BARRIER_PLAIN, 0, 0);
 }
 
 #define KERNEL(name, range)                                                \

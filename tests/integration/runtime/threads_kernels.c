@@ -4,25 +4,25 @@
 enum { ITEMS = 8 };
 
 /* data[block] += 1, after longer than it takes to wake a thread. */
-static void run_bump(mo_thread_context *item, void **params) {
+static void run_bump(mo_thread_context *context, void **params) {
   int *data = *(int **)params[0];
   volatile unsigned sum = 0;
   for (unsigned i = 0; i < 2000; ++i)
     sum += i;
-  data[item->block_id[0]] += 1;
+  data[context->block_id[0]] += 1;
 }
 
 /* data[block] += the numbers of the threads, each of which reads what its neighbour wrote. */
-static void run_meet(mo_thread_context *item, void **params) {
-  int *data = *(int **)params[0], *shared = (int *)item->static_shared;
-  shared[item->linear] = (int)item->linear;
-  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0, 0);
-  int neighbour = shared[(item->linear + 1) % ITEMS];
-  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0, 0);
-  shared[item->linear] = neighbour;
-  mo_cpu_barrier(item, MO_BARRIER_PLAIN, 0, 0);
-  for (int i = 0; item->linear == 0 && i < ITEMS; ++i)
-    data[item->block_id[0]] += shared[i];
+static void run_meet(mo_thread_context *context, void **params) {
+  int *data = *(int **)params[0], *shared = (int *)context->static_shared;
+  shared[context->linear] = (int)context->linear;
+  mo_cpu_barrier(context, MO_BARRIER_PLAIN, 0, 0);
+  int neighbour = shared[(context->linear + 1) % ITEMS];
+  mo_cpu_barrier(context, MO_BARRIER_PLAIN, 0, 0);
+  shared[context->linear] = neighbour;
+  mo_cpu_barrier(context, MO_BARRIER_PLAIN, 0, 0);
+  for (int i = 0; context->linear == 0 && i < ITEMS; ++i)
+    data[context->block_id[0]] += shared[i];
 }
 
 static const mo_kernel bump_kernel = {"bump", run_bump, mo_cpu_run_blocks, 0, 0};
