@@ -1,4 +1,4 @@
-"""The command line: verbs, and the compiler itself for everything that is not a verb."""
+"""The command line: subcommands, and the compiler itself for everything that is not a subcommand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from mlir_offload import toolchain
 from mlir_offload.driver import reproduce
-from mlir_offload.driver.build import verb as build_verb
+from mlir_offload.driver.build import subcommand as build_subcommand
 from mlir_offload.driver.message.options import MessageOptions
 from mlir_offload.driver.message.report import report, show, show_error
 from mlir_offload.driver.option import completion, response_file, row
@@ -74,7 +74,7 @@ def _guarded(arguments: tuple[str, ...]) -> int:
     """Return the exit status, and say what there is to say in the form that is asked for."""
     runner = ProcessRunner()
     report().start(MessageOptions(), os.environ)
-    status = _caught(partial(_run_verb, arguments, runner), runner)
+    status = _caught(partial(_run_subcommand, arguments, runner), runner)
     return _caught(partial(_finish, status), runner)
 
 
@@ -96,7 +96,7 @@ def _caught(action: Callable[[], int], runner: ProcessRunner) -> int:
         return known.exit_status
 
 
-def _run_verb(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
+def _run_subcommand(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     arguments, files = _expanded(arguments)
     arguments = joined_config(arguments)
     report().sources = (*files, *configuration_files(arguments))
@@ -126,7 +126,7 @@ def _check_message_outputs(options: MessageOptions, words: tuple[str, ...]) -> N
     if options.file is None and options.reproduce is None:
         return
     report().options = options
-    check_message_outputs(words[1:] if words[:1] and words[0] in _VERBS else words)
+    check_message_outputs(words[1:] if words[:1] and words[0] in _HANDLERS else words)
 
 
 def _is_dry(arguments: tuple[str, ...]) -> bool:
@@ -181,25 +181,25 @@ def _of_the_system(error: Exception) -> InputOutputError | None:
 
 
 def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
-    """Call the verb, or the compiler where the first word is none."""
+    """Call the subcommand, or the compiler where the first word is none."""
     first = arguments[0] if arguments else "--help"
     if set(arguments) <= _VERBOSE and arguments:
         # As clang does, which prints its release before anything else.
         first = "--version"
-    verb = first if first in _VERBS else ""
-    if _asks_for_help(first, arguments[1:]) and not verb.endswith("step"):
-        return _help(verb)
+    subcommand = first if first in _HANDLERS else ""
+    if _asks_for_help(first, arguments[1:]) and not subcommand.endswith("step"):
+        return _help(subcommand)
     if first.startswith(_COMPLETION):
         return _completion(first.removeprefix(_COMPLETION))
-    if verb:
-        return _VERBS[verb](arguments[1:], runner)
+    if subcommand:
+        return _HANDLERS[subcommand](arguments[1:], runner)
     asked = next((word for word in arguments if word.startswith(tuple(_PRINTING))), None)
     if asked is not None:
         return next(do for word, do in _PRINTING.items() if asked.startswith(word))(
             arguments, runner
         )
 
-    build_verb.build(arguments, runner)
+    build_subcommand.build(arguments, runner)
     return 0
 
 
@@ -216,9 +216,9 @@ def _asks_for_help(first: str, others: tuple[str, ...]) -> bool:
     return not _HELP.isdisjoint({first, *others[:end]})
 
 
-def _help(verb: str) -> int:
+def _help(subcommand: str) -> int:
 
-    sys.stdout.write(option_help.render_help(SUBCOMMANDS.get(verb, COMPILER)))
+    sys.stdout.write(option_help.render_help(SUBCOMMANDS.get(subcommand, COMPILER)))
     return 0
 
 
@@ -299,7 +299,7 @@ _COMPILER_STEPS = (
     *("--module-step", "--split-step", "--device-step"),
     *("--join-step", "--source-step", "--archive-step"),
 )
-_VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
+_HANDLERS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "help": _help_of,
     **dict.fromkeys(("--version", "-V"), _version),
     "--cmake-dir": partial(_print_directory, "cmake"),

@@ -43,7 +43,7 @@ class Call(Struct):
     machine, such as a prefix of LLVM.
     """
 
-    verb: str
+    subcommand: str
     arguments: list[str] = field(default_factory=list)
     files: dict[str, Path] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
@@ -93,16 +93,16 @@ def moved(name: str) -> str:
 
 def read_call(arguments: Sequence[str]) -> Call:
     """Return the call. What is not there is no error: that may be why it is to be run again."""
-    verb = _RUN if tuple(arguments[:1]) == (_RUN,) else ""
-    call = Call(verb)
+    subcommand = _RUN if tuple(arguments[:1]) == (_RUN,) else ""
+    call = Call(subcommand)
     folders: list[str] = []
     libraries: list[str] = []
-    rest = list(reversed(arguments[1:] if verb else arguments))
+    rest = list(reversed(arguments[1:] if subcommand else arguments))
     while rest:
         word = rest.pop()
         if word == "--":
             behind = reversed(rest)
-            call.arguments += ["--", *(behind if verb else map(call.reads, behind))]
+            call.arguments += ["--", *(behind if subcommand else map(call.reads, behind))]
             break
         if not word.startswith("-"):
             call.arguments.append(call.reads(word))
@@ -317,7 +317,7 @@ def _run_script(call: Call, variables: Mapping[str, str]) -> str:
         for name, value in variables.items()
         if "/" not in value
     )
-    words = [*((call.verb,) if call.verb else ()), '"$@"', shlex.join(call.arguments)]
+    words = [*((call.subcommand,) if call.subcommand else ()), '"$@"', shlex.join(call.arguments)]
     return (
         f'#!/bin/sh\ncd "$(dirname "$0")/files" || exit 2\n{exported}'
         f"exec ${{MLIR_OFFLOAD:-mlir-offload}} {' '.join(words)}\n"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.build.verb import build_opened
+from mlir_offload.driver.build.subcommand import build_opened
 from mlir_offload.driver.compile.context import open_build
 from mlir_offload.driver.option.command_line import CompileOptions, Mode, parse_arguments
 from mlir_offload.driver.system.workspace import open_workspace

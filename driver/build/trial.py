@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlir_offload.driver.build.verb import build_with
+from mlir_offload.driver.build.subcommand import build_with
 from mlir_offload.driver.compile.context import open_build
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.driver.system.parallel import JobSlots

@@ -1,4 +1,4 @@
-"""The verbs `bundle` and `link`: lowered here, linked on another machine."""
+"""The subcommands `bundle` and `link`: lowered here, linked on another machine."""
 
 from mlir_offload.toolchain.lazy import load_on_use
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.driver.build.verb import build_with
+from mlir_offload.driver.build.subcommand import build_with
 from mlir_offload.driver.bundle.requirement import find_link_tools
 from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.compile.host_code import host_command
@@ -46,7 +46,7 @@ from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.gpu_module import GpuModule, Kernel
 
 SUFFIX = ".mob"
-_VERB = "link"
+_SUBCOMMAND = "link"
 
 
 class UnpackedBundle(Struct, frozen=True):
@@ -64,7 +64,7 @@ def link_bundles(arguments: Sequence[str], runner: Runner) -> int:
     a link raises.
     """
     options = parse_arguments(arguments)
-    check_spelled(_VERB, options.spelled)
+    check_spelled(_SUBCOMMAND, options.spelled)
     _check_inputs(options)
     with open_build(options, runner) as opened:
         bundles = [

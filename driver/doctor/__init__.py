@@ -1,4 +1,4 @@
-"""The verb `doctor`: what is installed, tried for real."""
+"""The subcommand `doctor`: what is installed, tried for real."""
 
 from mlir_offload.toolchain.lazy import load_on_use
 

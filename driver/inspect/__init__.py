@@ -1,4 +1,4 @@
-"""The verb `inspect`: what files hold of offloading."""
+"""The subcommand `inspect`: what files hold of offloading."""
 
 from mlir_offload.toolchain.lazy import load_on_use
 

@@ -1,4 +1,4 @@
-"""Options that every verb takes: how to speak, which rules count, and what to keep of a failure."""
+"""Options that every subcommand takes: how to speak, which rules count, and what to keep of a failure."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _mlir_offload_files() {
     COMPREPLY=($(compgen "$1" -- "$cur"))
 }
 _mlir_offload() {
-    local cur="${COMP_WORDS[COMP_CWORD]}" prev="" verb="" words="" option="" i
+    local cur="${COMP_WORDS[COMP_CWORD]}" prev="" subcommand="" words="" option="" i
     # bash makes words of its own of "--option=value".
     if [[ $cur == "=" ]]; then
         option="${COMP_WORDS[COMP_CWORD-1]}=" cur=""
@@ -35,8 +35,8 @@ _mlir_offload() {
     for ((i = 1; i < COMP_CWORD; i++)); do
         [[ ${COMP_WORDS[i]} == "--" ]] && { _mlir_offload_files -f; return; }
     done
-    ((COMP_CWORD > 1)) && case "${COMP_WORDS[1]}" in @VERBS@) verb="${COMP_WORDS[1]}" ;; esac
-    case "$verb|${option:-$prev}" in
+    ((COMP_CWORD > 1)) && case "${COMP_WORDS[1]}" in @SUBCOMMANDS@) subcommand="${COMP_WORDS[1]}" ;; esac
+    case "$subcommand|${option:-$prev}" in
 @VALUES@
     esac
     if [[ -n $option || -n $words ]]; then
@@ -53,7 +53,7 @@ _mlir_offload() {
         return
     fi
     if [[ $cur == -* ]]; then
-        case "$verb" in
+        case "$subcommand" in
 @OPTIONS@
         esac
         COMPREPLY=($(compgen -W "$words" -- "$cur"))
@@ -61,7 +61,7 @@ _mlir_offload() {
         return
     fi
     _mlir_offload_files -f
-    ((COMP_CWORD == 1)) && COMPREPLY+=($(compgen -W "@VERB_LIST@" -- "$cur"))
+    ((COMP_CWORD == 1)) && COMPREPLY+=($(compgen -W "@SUBCOMMAND_LIST@" -- "$cur"))
     return 0
 }
 complete -F _mlir_offload mlir-offload
@@ -71,19 +71,19 @@ _ZSH = """\
 #compdef mlir-offload
 # zsh completion of mlir-offload: put it into a file _mlir-offload in $fpath, or source it.
 _mlir-offload() {
-    local cur="${words[CURRENT]}" prev="${words[CURRENT-1]}" verb="" option="" list=""
+    local cur="${words[CURRENT]}" prev="${words[CURRENT-1]}" subcommand="" option="" list=""
     local -a found
     if (( ${words[(Ie)--]} && ${words[(Ie)--]} < CURRENT )); then
         _files
         return
     fi
-    (( CURRENT > 2 )) && case "${words[2]}" in (@VERBS@) verb="${words[2]}" ;; esac
+    (( CURRENT > 2 )) && case "${words[2]}" in (@SUBCOMMANDS@) subcommand="${words[2]}" ;; esac
     if [[ $cur == -*=* ]]; then
         option="${cur%%=*}="
     else
         option="$prev"
     fi
-    case "$verb|$option" in
+    case "$subcommand|$option" in
 @VALUES@
     esac
     if (( $#found )); then
@@ -102,14 +102,14 @@ _mlir-offload() {
         return
     fi
     if [[ $cur == -* ]]; then
-        case "$verb" in
+        case "$subcommand" in
 @OPTIONS@
         esac
         compadd -S '' -- ${(M)found:#*=}
         compadd -- ${found:#*=}
         return
     fi
-    (( CURRENT == 2 )) && compadd -- @VERB_LIST@
+    (( CURRENT == 2 )) && compadd -- @SUBCOMMAND_LIST@
     _files
 }
 compdef _mlir-offload mlir-offload
@@ -127,28 +127,28 @@ def render_completion(shell: str) -> str:
 
 def _bash() -> str:
     values = [
-        f"    {_pattern(verb, names)}) words={shlex.quote(_mark(row))} ;;"
-        for verb in every_subcommand().values()
-        for row in verb.rows
+        f"    {_pattern(subcommand, names)}) words={shlex.quote(_mark(row))} ;;"
+        for subcommand in every_subcommand().values()
+        for row in subcommand.rows
         if row.values and (names := _with_values(row))
     ]
     options = [
-        f"        {verb.name or _QUOTED}) words={shlex.quote(' '.join(_spellings(verb)))} ;;"
-        for verb in every_subcommand().values()
+        f"        {subcommand.name or _QUOTED}) words={shlex.quote(' '.join(_spellings(subcommand)))} ;;"
+        for subcommand in every_subcommand().values()
     ]
     return _filled(_BASH, values, options)
 
 
 def _zsh() -> str:
     values = [
-        f"    ({_pattern(verb, names)}) found=({_quoted(_mark(row).split())}) ;;"
-        for verb in every_subcommand().values()
-        for row in verb.rows
+        f"    ({_pattern(subcommand, names)}) found=({_quoted(_mark(row).split())}) ;;"
+        for subcommand in every_subcommand().values()
+        for row in subcommand.rows
         if row.values and (names := _with_values(row))
     ]
     options = [
-        f"        ({verb.name or _QUOTED}) found=({_quoted(_spellings(verb))}) ;;"
-        for verb in every_subcommand().values()
+        f"        ({subcommand.name or _QUOTED}) found=({_quoted(_spellings(subcommand))}) ;;"
+        for subcommand in every_subcommand().values()
     ]
     return _filled(_ZSH, values, options)
 
@@ -161,16 +161,16 @@ def _filled(script: str, values: Iterable[str], options: Iterable[str]) -> str:
     parts = {
         "@VALUES@": "\n".join(values),
         "@OPTIONS@": "\n".join(options),
-        "@VERBS@": "|".join(names),
-        "@VERB_LIST@": " ".join(names),
+        "@SUBCOMMANDS@": "|".join(names),
+        "@SUBCOMMAND_LIST@": " ".join(names),
     }
     for place, text in parts.items():
         script = script.replace(place, text)
     return script
 
 
-def _pattern(verb: Subcommand, names: Iterable[str]) -> str:
-    return "|".join(shlex.quote(f"{verb.name}|{name}") for name in names)
+def _pattern(subcommand: Subcommand, names: Iterable[str]) -> str:
+    return "|".join(shlex.quote(f"{subcommand.name}|{name}") for name in names)
 
 
 def _mark(row: Option) -> str:
@@ -186,14 +186,14 @@ def _words(row: Option) -> tuple[str, ...] | str:
 
 
 def _with_values(row: Option) -> list[str]:
-    """Return the spellings that take a value; verbs of click take `--kind=x` next to `--kind x`."""
+    """Return the spellings that take a value; subcommands of click take `--kind=x` next to `--kind x`."""
     names = [name for name in row.names if row.takes_value(name)]
     joined = [f"{name}=" for name in names if name.startswith("--") and not is_joined(name)]
     return [*names, *joined]
 
 
-def _spellings(verb: Subcommand) -> list[str]:
-    return [name for row in verb.rows for name in row.names]
+def _spellings(subcommand: Subcommand) -> list[str]:
+    return [name for row in subcommand.rows for name in row.names]
 
 
 def _quoted(words: Iterable[str]) -> str:
@@ -217,28 +217,28 @@ def _releases() -> tuple[str, ...]:
 def _fish() -> str:
     lines = [
         "# fish completion of mlir-offload: mlir-offload --completion=fish | source",
-        *_fish_verbs(),
+        *_fish_subcommands(),
     ]
-    for verb in every_subcommand().values():
+    for subcommand in every_subcommand().values():
         names = " ".join(name for name in every_subcommand() if name)
         condition = (
-            f"__fish_seen_subcommand_from {verb.name}"
-            if verb.name
+            f"__fish_seen_subcommand_from {subcommand.name}"
+            if subcommand.name
             else f"not __fish_seen_subcommand_from {names}"
         )
         lines += [
             f"complete -c {_COMMAND} -n {shlex.quote(condition)} {spelled}"
-            for row in verb.rows
+            for row in subcommand.rows
             for spelled in _fish_options(row)
         ]
     return "\n".join(lines) + "\n"
 
 
-def _fish_verbs() -> Iterator[str]:
-    for verb in every_subcommand().values():
-        if verb.name:
-            summary = shlex.quote(verb.summary)
-            yield f"complete -c {_COMMAND} -n __fish_is_first_arg -a {verb.name} -d {summary}"
+def _fish_subcommands() -> Iterator[str]:
+    for subcommand in every_subcommand().values():
+        if subcommand.name:
+            summary = shlex.quote(subcommand.summary)
+            yield f"complete -c {_COMMAND} -n __fish_is_first_arg -a {subcommand.name} -d {summary}"
 
 
 def _fish_options(row: Option) -> Iterator[str]:

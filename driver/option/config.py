@@ -242,7 +242,7 @@ def _location(path: Path, text: str, key: str) -> str:
 _CONFIG, _NO_CONFIG, _PRINT = "--config=", "--no-config", "--print-config"
 # Words that say something at the beginning only, and to which no setting means anything.
 _ACTIONS = ("--version", "--help", "-h", "--completion=", "--cmake-dir", "--pkg-config-dir")
-# What the compiler itself takes, and the verb that compiles.
+# What the compiler itself takes, and the subcommand that compiles.
 _BUILD = "build"
 _COMPILING = frozenset({"", "run"})
 _STEP = "step"
@@ -258,27 +258,29 @@ def configured(
     Raises UsageError for a file or variable that is wrong, or a project's file that chooses programs
     and is not trusted, InputOutputError for one out of reach.
     """
-    verb = _verb(arguments)
-    if verb.endswith("step") or (arguments and arguments[0].startswith(_ACTIONS)):
+    subcommand = _subcommand(arguments)
+    if subcommand.endswith("step") or (arguments and arguments[0].startswith(_ACTIONS)):
         return tuple(arguments)
     if list(arguments[:1]) == ["help"]:
         return tuple(arguments)
-    own, rest, behind = _split(arguments[1:] if verb else arguments)
+    own, rest, behind = _split(arguments[1:] if subcommand else arguments)
     files = find_files([word for word in own if word != _PRINT], environment, directory)
-    if verb in _READING:
+    if subcommand in _READING:
         files = tuple(file.without(file.programs()) if file.is_project else file for file in files)
     origins = settle(rest, environment, files)
     if _PRINT in own:
         sys.stdout.write(render_config(origins, files))
         return None
-    taken = origins if verb == _BUILD else [one for one in origins if not one.setting.is_of_build]
+    taken = (
+        origins if subcommand == _BUILD else [one for one in origins if not one.setting.is_of_build]
+    )
     added = tuple(origin_arguments(taken))
-    if added and verb not in _COMPILING:
-        added = _taken_by(verb, added)
+    if added and subcommand not in _COMPILING:
+        added = _taken_by(subcommand, added)
     check_settings(files, origins, added, environment)
     # A project has settings of its own, in the directory of its manifest.
-    kept = own if verb == _BUILD else ()
-    return (*((verb,) if verb else ()), *kept, *added, *rest, *behind)
+    kept = own if subcommand == _BUILD else ()
+    return (*((subcommand,) if subcommand else ()), *kept, *added, *rest, *behind)
 
 
 def check_settings(
@@ -321,8 +323,8 @@ def subcommand_first(arguments: tuple[str, ...]) -> tuple[str, ...]:
     return arguments
 
 
-def _verb(arguments: Sequence[str]) -> str:
-    """Return the verb; a step has the form of an option where a compiler cache is to run it."""
+def _subcommand(arguments: Sequence[str]) -> str:
+    """Return the subcommand; a step has the form of an option where a compiler cache is to run it."""
     first = arguments[0] if arguments else ""
     if first.endswith("-step") and first.startswith("--"):
         return first
@@ -341,7 +343,7 @@ def _is_own(word: str) -> bool:
     return word in {_NO_CONFIG, _PRINT} or word.startswith(_CONFIG)
 
 
-def _taken_by(verb: str, added: Sequence[str]) -> tuple[str, ...]:
-    """Return the options that a verb knows: a file speaks to all of them."""
-    described = SUBCOMMANDS[verb]
+def _taken_by(subcommand: str, added: Sequence[str]) -> tuple[str, ...]:
+    """Return the options that a subcommand knows: a file speaks to all of them."""
+    described = SUBCOMMANDS[subcommand]
     return tuple(word for word in added if described.find(word) is not None)

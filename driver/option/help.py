@@ -12,18 +12,20 @@ _COLUMN = 26
 _WIDTH = 80
 
 
-def render_help(verb: Subcommand) -> str:
-    """Return what a verb does and takes, for a terminal of 80 columns."""
-    command = f"mlir-offload {verb.name}".rstrip()
-    starts = ("usage:", *[""] * len(verb.usage))
-    usage = [f"{start:6} {command} {line}" for start, line in zip(starts, verb.usage, strict=False)]
+def render_help(subcommand: Subcommand) -> str:
+    """Return what a subcommand does and takes, for a terminal of 80 columns."""
+    command = f"mlir-offload {subcommand.name}".rstrip()
+    starts = ("usage:", *[""] * len(subcommand.usage))
+    usage = [
+        f"{start:6} {command} {line}" for start, line in zip(starts, subcommand.usage, strict=False)
+    ]
     wrapped = (textwrap.wrap(line, _WIDTH, subsequent_indent=" " * 9) for line in usage)
     lines = [part for lines in wrapped for part in lines]
-    lines += ("", *textwrap.wrap(verb.summary, _WIDTH))
-    if not verb.name:
+    lines += ("", *textwrap.wrap(subcommand.summary, _WIDTH))
+    if not subcommand.name:
         lines += ("", "subcommands, each with --help:")
         lines += (line for one in SUBCOMMANDS.values() for line in _lines(one.name, one.line))
-    for group in verb.groups:
+    for group in subcommand.groups:
         lines += ("", f"{group.title}:")
         lines += (line for row in group.rows for line in _lines(row.label, row.help))
     return "\n".join(lines) + "\n"

@@ -22,7 +22,7 @@ _DESCRIPTION = """\
 .B mlir\\-offload
 makes an object, a program or a shared library of MLIR with kernels of the GPU dialect, as clang does of
 CUDA C++. It starts the mlir\\-opt, mlir\\-translate and clang that are installed. Options are spelled as
-clang spells them; those of the compiler come first, then those of each verb.
+clang spells them; those of the compiler come first, then those of each subcommand.
 """
 _STATUS = (
     ("0", "success"),
@@ -40,14 +40,14 @@ _SPECIAL = re.compile(r"[\\-]")
 
 def render_manual() -> str:
     """Return the page."""
-    verbs = every_subcommand()
+    subcommands = every_subcommand()
     usage = [
-        f".B {_roff(f'mlir-offload {verb.name}'.rstrip())}\n{_roff(line)}\n.br\n"
-        for verb in verbs.values()
-        for line in verb.usage
+        f".B {_roff(f'mlir-offload {subcommand.name}'.rstrip())}\n{_roff(line)}\n.br\n"
+        for subcommand in subcommands.values()
+        for line in subcommand.usage
     ]
-    compiler = verbs[""]
-    # Groups that every verb has are shown once.
+    compiler = subcommands[""]
+    # Groups that every subcommand has are shown once.
     return "".join(
         (
             _HEAD,
@@ -55,8 +55,12 @@ def render_manual() -> str:
             _DESCRIPTION,
             ".SH OPTIONS\n",
             *map(_group, compiler.groups),
-            ".SH VERBS\n",
-            *(_verb(verb, compiler) for verb in verbs.values() if verb.name),
+            ".SH SUBCOMMANDS\n",
+            *(
+                _subcommand(subcommand, compiler)
+                for subcommand in subcommands.values()
+                if subcommand.name
+            ),
             *_environment(),
             *_files(),
             ".SH EXIT STATUS\n",
@@ -66,9 +70,9 @@ def render_manual() -> str:
     )
 
 
-def _verb(verb: Subcommand, compiler: Subcommand) -> str:
-    own = [group for group in verb.groups if group not in compiler.groups]
-    return f".SS mlir\\-offload {verb.name}\n{_text(verb.summary)}\n{''.join(map(_items, own))}"
+def _subcommand(subcommand: Subcommand, compiler: Subcommand) -> str:
+    own = [group for group in subcommand.groups if group not in compiler.groups]
+    return f".SS mlir\\-offload {subcommand.name}\n{_text(subcommand.summary)}\n{''.join(map(_items, own))}"
 
 
 def _group(group: Group) -> str:

@@ -165,7 +165,7 @@ _ALL = (
     ),
     Subcommand(
         "build",
-        "project.verb:build_project",
+        "project.subcommand:build_project",
         "compile and link what offload.yaml names",
         "Compile and link all that a manifest names, as far as it is out of date.",
         ("[options] [offload.yaml]",),
@@ -173,7 +173,7 @@ _ALL = (
     ),
     Subcommand(
         "bundle",
-        "bundle.verb:bundle",
+        "bundle.subcommand:bundle",
         "lower MLIR for a link on another machine",
         "Lower MLIR, to be compiled and linked on a machine that has no MLIR.",
         ("[options] FILE... -o FILE.mob",),
@@ -189,7 +189,7 @@ _ALL = (
     ),
     Subcommand(
         "inspect",
-        "inspect.verb:run_inspect",
+        "inspect.subcommand:run_inspect",
         "show device images, kernels and entries",
         "Show device images, kernels and entries of files, and what is wrong with them.",
         ("[options] FILE...",),
@@ -256,7 +256,7 @@ _ALL = (
     ),
     Subcommand(
         "learn",
-        "learn.verb:run_learn",
+        "learn.subcommand:run_learn",
         "probe an LLVM that the tables do not cover",
         "Show what the tools of an LLVM tell of its release, next to the nearest release that is known.",
         ("[options]",),
@@ -264,7 +264,7 @@ _ALL = (
     ),
     Subcommand(
         "doctor",
-        "doctor.verb:run_doctor",
+        "doctor.subcommand:run_doctor",
         "try the installed tools with a small program",
         "Try every combination of the LLVM, CUDA and ROCm found with a small program.",
         ("[options]",),

@@ -210,7 +210,7 @@ REMOTE = (
 
 COMPILER = Subcommand(
     "",
-    "build.verb:build",
+    "build.subcommand:build",
     "compile and link",
     "Compile MLIR programs with GPU kernels, C, C++, CUDA C++ and LLVM IR; link.",
     ("[options] FILE...", "-c [options] FILE..."),

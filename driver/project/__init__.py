@@ -1,4 +1,4 @@
-"""The verb `build`: projects, from their manifest to the steps that run."""
+"""The subcommand `build`: projects, from their manifest to the steps that run."""
 
 from mlir_offload.toolchain.lazy import load_on_use
 

@@ -21,7 +21,7 @@ from mlir_offload.driver.build.source import (
     make_images,
     split_source,
 )
-from mlir_offload.driver.build.verb import build
+from mlir_offload.driver.build.subcommand import build
 from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.compile.device import ordered_targets

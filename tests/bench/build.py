@@ -1,4 +1,4 @@
-"""Time the verb build: what costs nothing to do, many modules, two processors.
+"""Time the subcommand build: what costs nothing to do, many modules, two processors.
 
 usage: python tests/bench/build.py [--part noop|plan|jobs|cost] [--directory DIR]
 """

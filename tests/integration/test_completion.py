@@ -20,8 +20,8 @@ CASES = {
     "an option": ("--off", ["--offload-arch="], ["--llvm="]),
     "an architecture": ("--offload-arch=sm_90", ["sm_90", "sm_90a"], ["sm_80"]),
     "a form": ("--message-format=s", ["sarif"], ["text"]),
-    "a verb": ("ins", ["inspect"], ["extract"]),
-    "an option of a verb": ("inspect --j", ["--json"], ["-j"]),
+    "a subcommand": ("ins", ["inspect"], ["extract"]),
+    "an option of a subcommand": ("inspect --j", ["--json"], ["-j"]),
     "a release": ("run --llvm=1", ["15", "16", "19"], ["22"]),
     "a value that is a word of its own": ("extract --kind c", ["cuda"], ["hip"]),
 }
@@ -84,10 +84,10 @@ def test_bash_offers_files_for_inputs_outputs_and_arguments_of_a_program(tmp_pat
     assert in_bash("-I ", tmp_path) == ["dir"]
 
 
-def test_bash_offers_every_option_of_each_verb(tmp_path: Path) -> None:
-    for verb in every_subcommand().values():
-        names = {name for row in verb.rows for name in row.names}
-        assert set(in_bash(f"{verb.name} -".strip(), tmp_path)) == names
+def test_bash_offers_every_option_of_each_subcommand(tmp_path: Path) -> None:
+    for subcommand in every_subcommand().values():
+        names = {name for row in subcommand.rows for name in row.names}
+        assert set(in_bash(f"{subcommand.name} -".strip(), tmp_path)) == names
 
 
 def test_zsh_completes_in_its_own_line_editor(tmp_path: Path) -> None:

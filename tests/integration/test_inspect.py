@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 from support.cuda_tools import assemble, cuda_tool
 from support.hostile import bit_flips, spliced, survives, truncations
-from support.inspect_verb import LLVM, SCHEMA, documents, inspect
+from support.inspect_subcommand import LLVM, SCHEMA, documents, inspect
 
 from mlir_offload.offload.file.contents_reader import read_contents_of
 from mlir_offload.toolchain.byte_view import memory_view

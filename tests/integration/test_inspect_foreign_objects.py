@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.hostile import assert_bounded, bit_flips, extreme_fields, survives, truncations
-from support.inspect_verb import LLVM, ROOT, documents, inspect
+from support.inspect_subcommand import LLVM, ROOT, documents, inspect
 
 from mlir_offload.offload.container.file_form import file_form
 from mlir_offload.offload.foreign_object import (

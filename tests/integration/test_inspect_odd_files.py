@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.inspect_verb import LLVM, ROOT, documents, inspect
+from support.inspect_subcommand import LLVM, ROOT, documents, inspect
 
 EXAMPLES = ROOT / "docs" / "examples"
 FATBIN = ROOT / "tests" / "golden" / "fatbin" / "lto_and_cubin.fatbin"

@@ -151,7 +151,7 @@ def test_github_shows_an_error_beside_its_line(compiler: Compiler, tmp_path: Pat
         (("run", "-c", "k.mlir"), 2, "usage"),
     ],
 )
-def test_every_verb_speaks_to_machines(
+def test_every_subcommand_speaks_to_machines(
     compiler: Compiler, tmp_path: Path, arguments: tuple[str, ...], status: int, word: str
 ) -> None:
     (tmp_path / "k.mlir").write_text(GOOD)

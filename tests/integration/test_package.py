@@ -53,7 +53,7 @@ void __cudaRegisterManagedVar(void) {}
 
 @dataclass
 class Package:
-    """The verb, run in a directory."""
+    """The subcommand, run in a directory."""
 
     command: list[str]
     directory: Path

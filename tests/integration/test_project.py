@@ -1,4 +1,4 @@
-"""The verb build, on real tools: the compiler's own bytes, nothing twice, and right after a kill."""
+"""The subcommand build, on real tools: the compiler's own bytes, nothing twice, and right after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb build on a terminal, in a pipe, and for machines: the bar, Ctrl-C, one form of messages."""
+"""The subcommand build on a terminal, in a pipe, and for machines: the bar, Ctrl-C, one form of messages."""
 
 from __future__ import annotations
 

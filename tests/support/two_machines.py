@@ -48,11 +48,11 @@ class Machine:
         return done
 
     def mlir_offload(
-        self, verb: str, *words: str, status: int = 0, cuda_path: str = "no-cuda"
+        self, subcommand: str, *words: str, status: int = 0, cuda_path: str = "no-cuda"
     ) -> subprocess.CompletedProcess[str]:
-        """Run a verb of the compiler with what this machine has."""
+        """Run a subcommand of the compiler with what this machine has."""
         tools = (f"--llvm={self.llvm}", *((f"--cuda-path={cuda_path}",) if cuda_path else ()))
-        return self.run(*self.compiler, verb, *tools, *words, status=status)
+        return self.run(*self.compiler, subcommand, *tools, *words, status=status)
 
 
 def lowering_machine(root: Path, major: int, compiler: Sequence[str]) -> Machine:

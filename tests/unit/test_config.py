@@ -61,7 +61,7 @@ def test_a_variable_that_is_read_elsewhere_keeps_the_file_silent(home: Path) -> 
     assert settled(home, "k.o", MLIR_OFFLOAD_LLVM="22", NO_COLOR="1") == ("-O1", "-j1", "k.o")
 
 
-def test_a_verb_gets_what_it_knows(home: Path) -> None:
+def test_a_subcommand_gets_what_it_knows(home: Path) -> None:
     (home / "project" / PROJECT_FILE).write_text('llvm = "22"\nquiet = true\n')
     assert settled(home, "inspect", "k.o") == ("inspect", "--llvm=22", "-q", "k.o")
     assert settled(home, "extract", "k.o") == ("extract", "-q", "k.o")
@@ -95,8 +95,8 @@ def test_a_setting_leaves_a_subcommand_a_subcommand(
         variables = dict.fromkeys(setting.variables, text)
     arguments = configured((name, "operand"), variables, tmp_path)
     assert arguments is not None
-    verb, *added, operand = arguments
-    assert (verb, operand) == (name, "operand")
+    subcommand, *added, operand = arguments
+    assert (subcommand, operand) == (name, "operand")
     assert all(every_subcommand()[name].find(word) for word in added)
 
 

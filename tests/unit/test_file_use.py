@@ -20,7 +20,7 @@ from mlir_offload.toolchain.errors import UsageError
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 GCC = "input file '{}' is the same as output file"
 DIRECTORIES = frozenset({"-save-temps", "-save-temps="})
-# How a verb is called so that it reads the file k.
+# How a subcommand is called so that it reads the file k.
 CALLS = {
     "": ["--offload-arch=host", "-c", "-MD", "{k}.mlir"],
     "run": ["-o", "other", "-MD", "--offload-arch=host", "{k}.mlir"],
@@ -41,20 +41,20 @@ CALLS = {
 
 
 def _outputs() -> Iterator[tuple[str, str]]:
-    for name, verb in every_subcommand().items():
-        for option in _output_options(verb):
+    for name, subcommand in every_subcommand().items():
+        for option in _output_options(subcommand):
             yield name, option
         yield name, "--message-file="
 
 
-def _output_options(verb: Subcommand) -> list[str]:
-    rows = [row for row in verb.rows if row.path == "output"]
+def _output_options(subcommand: Subcommand) -> list[str]:
+    rows = [row for row in subcommand.rows if row.path == "output"]
     names = [row.names[0] for row in rows]
     return [name for name in names if name not in DIRECTORIES | {"--message-file="}]
 
 
-def _keeps(verb: Subcommand) -> bool:
-    return any("-save-temps" in row.names for row in verb.rows)
+def _keeps(subcommand: Subcommand) -> bool:
+    return any("-save-temps" in row.names for row in subcommand.rows)
 
 
 @pytest.fixture
@@ -88,24 +88,24 @@ def _run(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 
 @pytest.mark.llvm(22)
 @pytest.mark.parametrize("link", [os.link, os.symlink])
-@pytest.mark.parametrize(("verb", "option"), [case for case in _outputs() if CALLS[case[0]]])
+@pytest.mark.parametrize(("subcommand", "option"), [case for case in _outputs() if CALLS[case[0]]])
 def test_no_output_of_a_subcommand_is_its_input(
-    verb: str,
+    subcommand: str,
     option: str,
     link: object,
     here: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    words = [word.format(k="k") for word in CALLS[verb]]
+    words = [word.format(k="k") for word in CALLS[subcommand]]
     (name,) = [path.name for path in here.glob("k.*") if path.name in " ".join(words)]
     content = (here / name).read_bytes()
     assert callable(link)
     link(here / name, here / "alias")
     written = [f"{option}alias"] if option.endswith("=") else [option, "alias"]
-    emit = ["--emit", "make"] if (verb, option) == ("build", "-o") else []
+    emit = ["--emit", "make"] if (subcommand, option) == ("build", "-o") else []
     kept = [word for word in words if option != "-o" or not word.startswith(("-o", "other"))]
-    assert _run([*([verb] if verb else []), *written, *emit, *kept], monkeypatch) == 2
+    assert _run([*([subcommand] if subcommand else []), *written, *emit, *kept], monkeypatch) == 2
     said = capfd.readouterr().err
     assert GCC.format(name) in said
     assert option.rstrip("=") in said
@@ -114,15 +114,18 @@ def test_no_output_of_a_subcommand_is_its_input(
 
 @pytest.mark.llvm(22)
 @pytest.mark.parametrize(
-    "verb", [name for name, verb in every_subcommand().items() if _keeps(verb)]
+    "subcommand", [name for name, subcommand in every_subcommand().items() if _keeps(subcommand)]
 )
 def test_no_kept_file_replaces_an_input(
-    verb: str, here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    subcommand: str, here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    words = [word.format(k="k") for word in CALLS[verb]]
+    words = [word.format(k="k") for word in CALLS[subcommand]]
     before = {path.name: path.read_bytes() for path in here.iterdir()}
     (here / "linked").symlink_to(here)
-    assert _run([*([verb] if verb else []), "-save-temps=linked", *words], monkeypatch) == 2
+    assert (
+        _run([*([subcommand] if subcommand else []), "-save-temps=linked", *words], monkeypatch)
+        == 2
+    )
     assert "is in 'linked', where -save-temps replaces files" in capfd.readouterr().err
     (here / "linked").unlink()
     assert {path.name: path.read_bytes() for path in here.iterdir()} == before

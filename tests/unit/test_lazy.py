@@ -79,5 +79,5 @@ def test_the_command_line_loads_no_subcommand_before_it_is_called() -> None:
     loaded = set(ran.stdout.split())
     assert "mlir_offload.driver.cli" in loaded
     assert loaded.isdisjoint(
-        {"click", "rich", "yaml", "llvmlite", "mlir_offload.driver.build.verb"}
+        {"click", "rich", "yaml", "llvmlite", "mlir_offload.driver.build.subcommand"}
     )

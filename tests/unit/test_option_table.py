@@ -29,12 +29,12 @@ ACTIONS = {
     *("--version", "-print-", "--print-", "-dumpmachine", "-dumpversion"),
 }
 BY_CLICK = {
-    "build": "project.verb:_command",
+    "build": "project.subcommand:_command",
     "check": "check:check",
-    "doctor": "doctor.verb:doctor",
-    "learn": "learn.verb:learn",
+    "doctor": "doctor.subcommand:doctor",
+    "learn": "learn.subcommand:learn",
     "extract": "extract:extract",
-    "inspect": "inspect.verb:inspect",
+    "inspect": "inspect.subcommand:inspect",
     "toolchains": "toolchains:toolchains",
     "new": "new:new",
     "trust": "trust:trust",

@@ -37,7 +37,7 @@ def noting_end(status):
 ProcessRunner.run, os._exit = noting, noting_end
 main()
 """
-# For files of users, for pages and messages, for other verbs.
+# For files of users, for pages and messages, for other subcommands.
 NEVER = {
     *(
         "click",
@@ -134,7 +134,7 @@ def test_what_compiles_nothing_loads_no_compiler(
 ) -> None:
     loaded = loaded_by(arguments, tmp_path)
 
-    compiler = {"mlir_offload.driver.build.verb", "mlir_offload.driver.build.source"}
+    compiler = {"mlir_offload.driver.build.subcommand", "mlir_offload.driver.build.source"}
     assert (compiler | {"click", "yaml", "rich"}) & loaded.at_last == set()
 
 

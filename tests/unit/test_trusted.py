@@ -53,26 +53,26 @@ def trusted(project: Path, file: Path) -> None:
     trust_store(variables).add(file, file.read_bytes())
 
 
-@pytest.mark.parametrize("verb", ["", *SUBCOMMANDS])
+@pytest.mark.parametrize("subcommand", ["", *SUBCOMMANDS])
 @pytest.mark.parametrize(
     ("key", "value"), [(key, value) for key, values in NAMING.items() for value in values]
 )
 def test_a_project_chooses_no_program_for_any_subcommand(
-    verb: str, key: str, value: str, project: Path
+    subcommand: str, key: str, value: str, project: Path
 ) -> None:
     file = write(project, f'{key} = "{value}"\nquiet = true\n')
-    words = [*([verb] if verb else []), "k.o"]
-    takes = every_subcommand()[verb].find(f"--{key}={value}") is not None
-    if verb not in READING and takes:
+    words = [*([subcommand] if subcommand else []), "k.o"]
+    takes = every_subcommand()[subcommand].find(f"--{key}={value}") is not None
+    if subcommand not in READING and takes:
         with pytest.raises(UsageError, match="chooses programs, but this file is not trusted"):
             settled(project, words)
     else:
         assert "evil" not in " ".join(settled(project, words))
     trusted(project, file)
-    assert ("--" in " ".join(settled(project, words))) == (verb not in READING and takes)
+    assert ("--" in " ".join(settled(project, words))) == (subcommand not in READING and takes)
     # What follows was not read by the user.
     file.write_text(file.read_text() + "#\n")
-    if verb not in READING and takes:
+    if subcommand not in READING and takes:
         with pytest.raises(UsageError, match="not trusted"):
             settled(project, words)
 

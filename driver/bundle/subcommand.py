@@ -41,7 +41,7 @@ from mlir_offload.toolchain.target import uses_cuda
 from mlir_offload.toolchain.tool import Role
 from mlir_offload.translate.prefix_map import PrefixMap
 
-_VERB = "bundle"
+_SUBCOMMAND = "bundle"
 _WITH_LIBRARIES = "--with-device-libs"
 _SUFFIXES = MLIR_SUFFIXES | {".ll", ".bc"}
 
@@ -52,7 +52,7 @@ def bundle(arguments: Sequence[str], runner: Runner) -> int:
     Raises UsageError, SourceError for what is wrong in a program, ToolchainError without MLIR.
     """
     options = parse_arguments([word for word in arguments if word != _WITH_LIBRARIES])
-    check_spelled(_VERB, options.spelled)
+    check_spelled(_SUBCOMMAND, options.spelled)
     output = _checked_output(options)
     options = replace(
         options,

@@ -1,4 +1,4 @@
-"""Compile every input and link: the main verb."""
+"""Compile every input and link: the main subcommand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb `build`: bring all that a manifest names up to date."""
+"""The subcommand `build`: bring all that a manifest names up to date."""
 
 from __future__ import annotations
 
