@@ -1,4 +1,4 @@
-"""What a bundle needs on the link host it, said when it is made and checked when it is linked."""
+"""What a bundle needs on the link host: printed when it is made, checked when it is linked."""
 
 from __future__ import annotations
 

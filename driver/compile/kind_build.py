@@ -374,7 +374,7 @@ class KindBuild:
         return "", ""
 
     def bundle_needs(self, _manifest: MobManifest, /) -> Iterator[str]:
-        """Yield what a bundle needs on the link host it, as its readers are told."""
+        """Yield what a bundle needs on the link host, in words for its readers."""
         return iter(())
 
     def bundle_findings(

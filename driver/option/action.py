@@ -378,7 +378,7 @@ def _as_given(option: str, value: str) -> str:
 
 
 def _read(options: CompileOptions, given: str, ours: str) -> CompileOptions:
-    """Return the options with what others mean, which the user is told."""
+    """Return the options of this compiler for an option of nvcc; a note names them."""
     show_note(f"{given} is taken for {ours}")
     return replace(options, taken_for=tuple(ours.split(" ")))
 

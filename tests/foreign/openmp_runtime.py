@@ -30,7 +30,7 @@ void f(int *p) {
 }
 """
 _HOST, _DEVICE = "x86_64-unknown-linux-gnu", "nvptx64-nvidia-cuda"
-# How clang is told that it compiles for the device: from LLVM 17 on, and before.
+# The option of clang for compiling device code: from LLVM 17 on, and before.
 _FOR_DEVICE = ("-fopenmp-is-target-device", "-fopenmp-is-device")
 _DECLARED = re.compile(r"^declare [^\n]*@(__kmpc_\w+)\(([^\n]*)\)", re.MULTILINE)
 _STRUCTURE = re.compile(r"^%struct\.(\w+) = type \{ (.*) \}$", re.MULTILINE)

@@ -103,7 +103,7 @@ def _foreign_objects(folder: Path, run: Callable[..., None]) -> None:
         command = (f"--target={triple}", "-x", "assembler", "-c", f"{triple}.src", "-o")
         run(LLVM / "clang", *command, f"{triple}.o")
     coff, mach_o = (f"{triple}.o" for triple in EMBEDDED)
-    # It has the date of the link, unless told otherwise.
+    # Without the option it has the date of the link.
     run(LLVM / "lld-link", "/dll", "/noentry", "/timestamp:0", coff, "/out:embedded.dll")
     run(LLVM / "llvm-lib", coff, "/out:embedded.lib")
     run(LLVM / "llvm-lipo", "-create", "-segalign", "arm64", "8", mach_o, "-output", "universal.o")

@@ -129,10 +129,8 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     locations = Locations(module.aliases)
     drop_scripts(module, locations, are_run=options.is_transformed)
     check_top_level(module.operations, locations)
-    device = {one.symbol: one for one in module.operations if one.name == "gpu.module"}
+    device = _device_modules(module)
     host = [one for one in module.operations if one.name != "gpu.module"]
-    for operation in device.values():
-        use_gpu_functions(operation)
     kernels = {name: kernel_names(operation) for name, operation in device.items()}
     declared = _declared_kernels(device.values(), locations)
     binaries = _gpu_binaries(host, locations)
@@ -182,6 +180,14 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         binaries=tuple(binaries.values()),
         warnings=(*divergent, *large, *library_calls, *warnings),
     )
+
+
+def _device_modules(module: Module) -> dict[str, Operation]:
+    """Return each `gpu.module` of a program by its name, with its kernels as gpu.func or llvm.func."""
+    device = {one.symbol: one for one in module.operations if one.name == "gpu.module"}
+    for operation in device.values():
+        use_gpu_functions(operation)
+    return device
 
 
 def _assign_symbols(
