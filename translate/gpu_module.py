@@ -29,9 +29,21 @@ from mlir_offload.translate.mlir.syntax import (
 from mlir_offload.translate.target_attribute import TargetAttribute
 
 _KERNEL_MARKS = ("gpu.kernel", "nvvm.kernel", "rocdl.kernel")
+TOKEN = "!gpu.async.token"  # noqa: S105 (a type)
+POINTER = "!llvm.ptr"
+_SEGMENTS = "operandSegmentSizes"
+_NAMES = frozenset(
+    f"gpu.{name}"
+    for name in ("launch_func", "memcpy", "memset", "alloc", "dealloc", "wait", "set_csr_pointers")
+)
+_PREFIXES = ("gpu.create_", "gpu.destroy_", "gpu.sp", "gpu.sddmm")
+# The segments of gpu.launch_func: dependencies, grid, block, cluster, dynamic shared memory,
+# arguments, stream.
+_GRID_SEGMENT, _BLOCK_SEGMENT = 1, 4
+_ARGUMENT_SEGMENT, _STREAM_SEGMENT = 11, 12
 # Of a function of LLVM IR that clang or a pass of MLIR has made, instead of a mark.
 CONVENTION = "CConv"
-_KERNELCONVENTIONS = frozenset(
+_KERNEL_CONVENTIONS = frozenset(
     f"#llvm.cconv<{name}_kernelcc>" for name in ("ptx", "amdgpu", "spir")
 )
 # The property of gpu.func since LLVM 23; before it has gpu.kernel.
@@ -112,7 +124,7 @@ def is_declared_kernel(operation: Operation) -> bool:
 
 def _has_kernel_mark(operation: Operation) -> bool:
     is_marked = operation.name == "gpu.func" and operation.has(_KERNEL_PROPERTY)
-    is_called_as_one = operation.attribute(CONVENTION) in _KERNELCONVENTIONS
+    is_called_as_one = operation.attribute(CONVENTION) in _KERNEL_CONVENTIONS
     return is_marked or is_called_as_one or any(map(operation.has, _KERNEL_MARKS))
 
 
@@ -326,20 +338,6 @@ def _plain(kind: str) -> str:
     if kind == "index":
         return "i64"
     return "ptr" if Attribute(kind).name == "ptr" else kind
-
-
-TOKEN = "!gpu.async.token"  # noqa: S105 (a type)
-POINTER = "!llvm.ptr"
-_SEGMENTS = "operandSegmentSizes"
-_NAMES = frozenset(
-    f"gpu.{name}"
-    for name in ("launch_func", "memcpy", "memset", "alloc", "dealloc", "wait", "set_csr_pointers")
-)
-_PREFIXES = ("gpu.create_", "gpu.destroy_", "gpu.sp", "gpu.sddmm")
-# The segments of gpu.launch_func: dependencies, grid, block, cluster, dynamic shared memory,
-# arguments, stream.
-_GRID_SEGMENT, _BLOCK_SEGMENT = 1, 4
-_ARGUMENT_SEGMENT, _STREAM_SEGMENT = 11, 12
 
 
 def is_gpu_operation(operation: Operation) -> bool:

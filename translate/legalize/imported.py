@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mlir_offload.translate.gpu_module import CONVENTION, is_kernel
 from mlir_offload.translate.mlir.operation import Operation
-from mlir_offload.translate.mlir.syntax import MLIR, Attribute
+from mlir_offload.translate.mlir.syntax import Attribute
 
 _PLAIN = Attribute("#llvm.cconv<ccc>")
 _WITH_CONVENTION = frozenset({"llvm.func", "llvm.call"})
@@ -34,7 +34,7 @@ def use_any_device(function: Operation) -> None:
 def _without_processor(attributes: dict[str, Attribute]) -> dict[str, Attribute]:
     kept = {name: value for name, value in attributes.items() if name not in _DROPPED}
     if _PASSTHROUGH in kept:
-        words = MLIR.split_list(kept[_PASSTHROUGH].strip()[1:-1])
+        words = kept[_PASSTHROUGH].elements
         left = [word for word in words if not word.startswith(_PROCESSOR_WORDS)]
         kept[_PASSTHROUGH] = Attribute(f"[{', '.join(left)}]")
     return kept

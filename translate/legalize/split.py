@@ -141,8 +141,8 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     # Before device code is rewritten below.
     used = _workgroup_memory(device)
     divergent = _divergent_barriers(device, host, locations) if "gpu.barrier" in text else ()
-    library_calls = _library_calls(host, locations)
     large = _large_products(module, locations, options) if '"vector.contract"' in text else ()
+    others = _library_calls(host, locations)
     rules = _device_rules(module, locations, options, symbols, variants)
     leaves = kinds_left(variants, attached)
     modules = tuple(
@@ -155,9 +155,8 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         check_main(module.operations, locations)
     launches = LaunchCheck(locations, limits_of(options.targets), used)
     # Before host code is rewritten below: warnings refer to the code as written.
-    warnings = _check_launches(
-        launches, host, options.targets, describes_memory=options.describes_memory
-    )
+    describes = options.describes_memory
+    warnings = _check_launches(launches, host, options.targets, describes_memory=describes)
     if '"gpu.alloc"' in text:
         _allocate_layouts(module, host, locations)
     interface = _interface(module, options.source_text) if _C_INTERFACE in text else ""
@@ -167,7 +166,7 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         symbols,
         locations,
         ArgumentRewriter(rules.kernels.launches, rules.kernels.narrow),
-        describes_memory=options.describes_memory,
+        describes_memory=describes,
         faults=load_faults(options.llvm_major),
     )
     return SplitProgram(
@@ -178,7 +177,7 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         uses_runtime=uses_runtime,
         interface=interface,
         binaries=tuple(binaries.values()),
-        warnings=(*divergent, *large, *library_calls, *warnings),
+        warnings=(*divergent, *large, *others, *warnings),
     )
 
 
