@@ -579,3 +579,21 @@ def test_a_shuffle_of_some_lanes(parted: Program, size: int, limit: int) -> None
     # A lane whose source does not take part gets its own value.
     sums = [values[i] + values[i ^ 1 if i ^ 1 < limit else i] for i in range(limit)]
     assert list(data) == [*sums, *values[limit:]]
+
+
+@pytest.mark.parametrize("size", [32, 50, 96, 256])
+@pytest.mark.parametrize("mask", [0, 17, 33, 200])
+def test_comparisons_with_a_multiple_of_the_strip(parted: Program, size: int, mask: int) -> None:
+    assert parted.modes["compare"] is KernelMode.STRIPS
+    data = ints([0] * size)
+    parted.launch("compare", (1, 1, 1), (size, 1, 1), [data, ctypes.c_int32(mask)])
+    assert list(data) == [compared(thread, size, mask) for thread in range(size)]
+
+
+def compared(thread: int, size: int, mask: int) -> int:
+    partner, near, byte = thread ^ mask, thread ^ 3, (thread + 128) % 256 - 128
+    beyond, other = ((n + 64) ^ mask for n in (thread, thread ^ 1 if thread ^ 1 < size else thread))
+    result = other + 64 * (thread < 32)
+    for holds in (partner < size, beyond < 128, near > 31, byte < 32, near > 5, near < 3):
+        result = 2 * result + holds
+    return result

@@ -257,6 +257,11 @@ class Instruction(Value):
         )
 
     @property
+    def predicate(self) -> int:
+        """Return what an icmp compares by, as Predicate numbers it."""
+        return self.context.library.call("GetICmpPredicate", self.handle)
+
+    @property
     def update(self) -> int:
         """Return what an atomicrmw does, as RmwUpdate numbers it."""
         return self.context.library.call("GetAtomicRMWBinOp", self.handle)

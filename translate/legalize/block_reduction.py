@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from mlir_offload.translate.legalize.arith import binary, compare, convert, i32, select, when
+from mlir_offload.translate.legalize.arith import binary, compare, convert, i32, when
 from mlir_offload.translate.legalize.reduction import (
     Combination,
     Existing,
@@ -63,7 +63,9 @@ def _block_reduced(rewriter: DeviceRewriter, value: Value, combination: Combinat
     most = _LARGEST_BLOCK // size
     block = place_in_block(rewriter)
     width, zero = i32(rewriter, size), i32(rewriter, 0)
-    memory = _WorkgroupMemory(rewriter, combination.kind, most + 1)
+    # Lanes without a part read, too.
+    behind = size + most - most // _PARTS_OF_LANE
+    memory = _WorkgroupMemory(rewriter, combination.kind, behind + 1)
     part = combined_lanes(rewriter, value, combination, Lanes(size), block.existing)
     lane = block.existing.lane
     is_first = compare(rewriter, "eq", lane, zero)
@@ -73,19 +75,18 @@ def _block_reduced(rewriter: DeviceRewriter, value: Value, combination: Combinat
 
     def reduce_parts() -> None:
         count = _rounded_up_quotient(rewriter, block.threads, size)
-        own = _own_parts(memory, combination, Existing(lane, count))
-        existing = Existing(lane, _rounded_up_quotient(rewriter, count, _PARTS_OF_LANE))
+        stride = _rounded_up_quotient(rewriter, count, _PARTS_OF_LANE)
+        own = _own_parts(memory, combination, Existing(lane, count), stride)
         lanes = Lanes(most // _PARTS_OF_LANE, are_often_few=True)
-        whole = combined_lanes(rewriter, own, combination, lanes, existing)
-        behind = i32(rewriter, most)
-        when(rewriter, is_first, lambda: memory.store(whole, behind))
+        whole = combined_lanes(rewriter, own, combination, lanes, Existing(lane, stride))
+        when(rewriter, is_first, lambda: memory.store(whole, i32(rewriter, behind)))
 
     when(rewriter, is_first, leave_part)
     rewriter.create("gpu.barrier")
     begins = compare(rewriter, "ult", block.thread, width)
     when(rewriter, begins, reduce_parts)
     rewriter.create("gpu.barrier")
-    return memory.load(i32(rewriter, most))
+    return memory.load(i32(rewriter, behind))
 
 
 def _reduced_in_memory(rewriter: DeviceRewriter, value: Value, combination: Combination) -> Value:
@@ -115,19 +116,21 @@ def _reduced_in_memory(rewriter: DeviceRewriter, value: Value, combination: Comb
     return memory.load(behind)
 
 
-def _own_parts(memory: _WorkgroupMemory, combination: Combination, existing: Existing) -> Value:
-    """Combine some numbers that lie one after the other; the first lanes have all that exist."""
+def _own_parts(
+    memory: _WorkgroupMemory, combination: Combination, parts: Existing, stride: Value
+) -> Value:
+    """Combine every `stride`-th part from the lane's number on; lanes without one return any number.
+
+    The lanes read what lies side by side.
+    """
     rewriter = memory.rewriter
-    zero, several = i32(rewriter, 0), i32(rewriter, _PARTS_OF_LANE)
-    number = first = binary(rewriter, "muli", existing.lane, several)
-    own: Value | None = None
-    for index in range(_PARTS_OF_LANE):
-        if index:
-            number = binary(rewriter, "addi", first, i32(rewriter, index))
-        exists = compare(rewriter, "ult", number, existing.count)
-        part = memory.load(select(rewriter, exists, number, zero))
-        own = combined_if(rewriter, exists, combination, (own, part)) if own else part
-    return own or zero
+    number = parts.lane
+    own = memory.load(number)
+    for _ in range(1, _PARTS_OF_LANE):
+        number = binary(rewriter, "addi", number, stride)
+        exists = compare(rewriter, "ult", number, parts.count)
+        own = combined_if(rewriter, exists, combination, (own, memory.load(number)))
+    return own
 
 
 def _rounded_up_quotient(rewriter: DeviceRewriter, value: Value, divisor: int) -> Value:

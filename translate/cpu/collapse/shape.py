@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.llvmc.code import Opcode, TypeKind
+from mlir_offload.toolchain.llvmc.code import Opcode, Predicate, TypeKind
 from mlir_offload.toolchain.llvmc.ir import Instruction, Type, Value
 from mlir_offload.toolchain.llvmc.module import Module
 from mlir_offload.translate.cpu.collapse.piece import (
@@ -28,7 +28,8 @@ class Shape(Struct, frozen=True):
     """How a value differs between the lanes of a strip.
 
     Lane `l` has the value of lane 0 plus `l * stride`, in bytes for a pointer; a divergent value has
-    no stride. The value of lane 0 of an `is_aligned` one is a multiple of the number of lanes.
+    no stride. The value of lane 0 of an `is_aligned` one is a multiple of the number of lanes; where it
+    is divergent, each lane has the same multiple, plus a number that is less than the number of lanes.
     """
 
     stride: int | None
@@ -44,10 +45,21 @@ class Shape(Struct, frozen=True):
         """Say whether each lane needs a value of its own."""
         return self.stride is None
 
+    @property
+    def is_in_block(self) -> bool:
+        """Say whether the lanes differ by less than their number above a multiple of it."""
+        return self.is_aligned and self.stride in (None, 0, 1)
+
 
 UNIFORM = Shape(0)
 DIVERGENT = Shape(None)
 _INDEX = Shape(1, is_aligned=True)
+_IN_BLOCK = Shape(None, is_aligned=True)
+# What is in a block is less than a multiple of its size for all lanes or for none; no width below has a
+# sign bit among those that differ.
+_LEAST_BITS = 8
+_BELOW = frozenset((Predicate.ULT, Predicate.UGE, Predicate.SLT, Predicate.SGE))
+_ABOVE = frozenset((Predicate.UGT, Predicate.ULE, Predicate.SGT, Predicate.SLE))
 
 
 _Rule = Callable[[Instruction, tuple[Value, ...], list[Shape]], Shape | None]
@@ -97,6 +109,8 @@ class Shapes:
             **dict.fromkeys((Opcode.AND, Opcode.LSHR, Opcode.UDIV, Opcode.UREM), self._bits),
             Opcode.TRUNC: self._narrow,
             Opcode.GEP: self._address,
+            Opcode.XOR: self._exclusive,
+            Opcode.ICMP: self._compare,
             Opcode.SELECT: self._select,
             Opcode.STORE: self._store,
         }
@@ -312,6 +326,40 @@ class Shapes:
         if value.opcode == Opcode.UDIV and amount > 0 and amount % lanes == 0:
             return UNIFORM
         return _INDEX if value.opcode == Opcode.UREM and amount == lanes else None
+
+    def _exclusive(
+        self, _value: Instruction, _operands: tuple[Value, ...], shapes: list[Shape]
+    ) -> Shape | None:
+        """Take the partner in a butterfly, which is in the block of the lane."""
+        left, right = shapes
+        if left.is_uniform and right.is_uniform:
+            return None
+        return _IN_BLOCK if left.is_in_block and right.is_uniform else None
+
+    def _compare(
+        self, value: Instruction, operands: tuple[Value, ...], shapes: list[Shape]
+    ) -> Shape | None:
+        """Compare with a multiple of the lanes, before which all of a block are, or none."""
+        left, right = shapes
+        is_block = left.is_in_block and operands[0].type.bits >= _LEAST_BITS
+        if not is_block or left.is_uniform or not self._has_first_lane(operands[0], value):
+            return None
+        if value.predicate in _BELOW and right.is_uniform and right.is_aligned:
+            return UNIFORM
+        number = operands[1].number
+        is_last = number is not None and (number + 1) % self._geometry.lanes == 0
+        return UNIFORM if value.predicate in _ABOVE and is_last else None
+
+    def _has_first_lane(self, value: Value, user: Instruction) -> bool:
+        """Say whether the value of lane 0 can be computed where a comparison needs it."""
+        if not self.is_divergent(value):
+            return True
+        return (
+            isinstance(value, Instruction)
+            and value.opcode in (Opcode.XOR, Opcode.TRUNC)
+            and self._graph.home[value] is self._graph.home[user]
+            and all(self._has_first_lane(o, user) for o in self._graph.operands[value])
+        )
 
     def _store(
         self, _value: Instruction, _operands: tuple[Value, ...], _shapes: list[Shape]

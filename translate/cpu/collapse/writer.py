@@ -193,10 +193,16 @@ class StripWriter:
             return self.block.static_shared if is_static else self.block.dynamic_shared
         if instruction.opcode == Opcode.ALLOCA:
             return self.slots.private(instruction)
-        operands = [self.slots.scalar(operand) for operand in self.graph.operands[instruction]]
+        operands = [self._of_first_lane(operand) for operand in self.graph.operands[instruction]]
         made = self.frame.b.clone(instruction, operands)
         self._mark_memory(instruction, made)
         return made
+
+    def _of_first_lane(self, value: Value) -> Value:
+        """Return the value of lane 0; that of a divergent one, for a comparison that is uniform."""
+        if isinstance(value, Instruction) and self.shapes.is_divergent(value):
+            return self._scalar(value)
+        return self.slots.scalar(value)
 
     def _mark_memory(self, access: Instruction, made: Instruction) -> None:
         """Mark the copy of a load or a store by the memory that it is in."""
