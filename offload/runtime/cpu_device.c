@@ -940,3 +940,5 @@ void mo_cpu_assertfail(mo_thread_context *context, const char *message, const ch
 #include "cpu_tensor.c"
 
 #include "cpu_async.c"
+
+#include "cpu_math.c"

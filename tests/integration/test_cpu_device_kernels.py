@@ -29,6 +29,7 @@ from mlir_offload.translate.cpu.module import (
     cpu_runtime_command,
     finish_cpu_ir,
 )
+from mlir_offload.translate.cpu.replacement import load_calls
 from mlir_offload.translate.legalize.split import SplitOptions, split_program
 from mlir_offload.translate.lower import (
     device_pipeline_command,
@@ -175,16 +176,21 @@ class Build:
             self.run(cpu_prepare_command(self.llvm, before, after))
         return finish_cpu_ir(after.read_text(), source)
 
-    def image(self, source: CpuDeviceSource, stem: str, opt_level: int) -> Path:
+    def image(
+        self, source: CpuDeviceSource, stem: str, opt_level: int, march: str = "native"
+    ) -> Path:
         final, image = self.directory / f"{stem}.final.ll", self.directory / f"{stem}.o"
         final.write_text(source.text)
-        runtime = self.directory / "runtime.bc"
+        runtime = self.directory / f"runtime.{march}.bc"
         if not runtime.exists():
-            self.run(cpu_runtime_command(self.llvm, runtime))
-        self.run(cpu_image_command(self.llvm, final, runtime, image, opt_level=opt_level))
+            self.run(cpu_runtime_command(self.llvm, runtime, march=march))
+        command = cpu_image_command(
+            self.llvm, final, runtime, image, opt_level=opt_level, march=march
+        )
+        self.run(command)
         return image
 
-    def load(self, *images: Path) -> ctypes.CDLL:
+    def load(self, *images: Path, options: Sequence[str] = ()) -> ctypes.CDLL:
         library = images[0].with_suffix(".so")
         clang = str(self.llvm.tool("clang"))
         argv = (
@@ -192,6 +198,7 @@ class Build:
             "-shared",
             "-Wl,--no-undefined",
             *map(str, images),
+            *options,
             "-lm",
             "-o",
             str(library),
@@ -597,3 +604,92 @@ def compared(thread: int, size: int, mask: int) -> int:
     for holds in (partner < size, beyond < 128, near > 31, byte < 32, near > 5, near < 3):
         result = 2 * result + holds
     return result
+
+
+# Of libmvec: each function, and numbers for which its result is neither 0 nor infinite.
+MATH: dict[str, tuple[Callable[[float], float], float, float]] = {
+    "acos": (math.acos, -0.9, 0.9),
+    "acosh": (math.acosh, 1.1, 30),
+    "asin": (math.asin, -0.9, 0.9),
+    "asinh": (math.asinh, -8, 9),
+    "atan": (math.atan, -8, 9),
+    "atanh": (math.atanh, -0.9, 0.8),
+    "cbrt": (math.cbrt, -20, 30),
+    "cosh": (math.cosh, -9, 8),
+    "erf": (math.erf, -3, 2),
+    "erfc": (math.erfc, -3, 3),
+    "exp10": (lambda x: 10**x, -9, 9),
+    "exp2": (math.exp2, -9, 9),
+    "expm1": (math.expm1, -5, 9),
+    "log10": (math.log10, 0.1, 99),
+    "log1p": (math.log1p, -0.9, 9),
+    "log2": (math.log2, 0.1, 99),
+    "sinh": (math.sinh, -9, 8),
+    "tan": (math.tan, -1.5, 1.5),
+    "tanh": (math.tanh, -4, 5),
+}
+THREADS = 70
+
+
+def math_kernel(name: str, bits: int) -> str:
+    end = "f" if bits == 32 else ""
+    type_ = f"memref<?xf{bits}>"
+    return f"""
+    gpu.func @of_{name}{end}(%data: {type_}) kernel {{
+      %t = gpu.thread_id x
+      %x = memref.load %data[%t] : {type_}
+      %y = llvm.call @__nv_{name}{end}(%x) : (f{bits}) -> f{bits}
+      memref.store %y, %data[%t] : {type_}
+      gpu.return
+    }}
+    llvm.func @__nv_{name}{end}(f{bits}) -> f{bits}"""
+
+
+@pytest.fixture(scope="module")
+def math_source(build: Build) -> tuple[CpuDeviceSource, dict[str, str]]:
+    kernels = "".join(math_kernel(name, bits) for name in MATH for bits in (32, 64))
+    source = build.directory / "math.mlir"
+    source.write_text(
+        "module attributes {gpu.container_module} {\n  gpu.module @device {"
+        + kernels
+        + "\n  }\n}\n"
+    )
+    text, symbols = build.lower(source)
+    return cpu_device_ir(text, kernels=tuple(symbols.values())), symbols
+
+
+@pytest.mark.parametrize("march", ["native", "x86-64"])
+@pytest.mark.parametrize("has_vectors", [True, False])
+def test_functions_of_libm_are_called_for_several_threads(
+    build: Build,
+    math_source: tuple[CpuDeviceSource, dict[str, str]],
+    march: str,
+    *,
+    has_vectors: bool,
+) -> None:
+    source, symbols = math_source
+    image = build.image(source, f"math.{march}", 2, march)
+    listed = Command((str(build.llvm.prefix / "bin" / "llvm-nm"), "-u", "-j", str(image)))
+    undefined = run_checked(ProcessRunner(), listed).stdout.split()
+    # A library with nothing but the name that every libmvec has stands for one of glibc before 2.35.
+    options = () if has_vectors else ("-Wl,--defsym=_ZGVbN4v_expf=0",)
+    program = Program(build.load(image, options=options), symbols, {})
+    for name, (function, low, high) in MATH.items():
+        numbers = [low + (high - low) * n / (THREADS - 1) for n in range(THREADS)]
+        for ctype, end, ulp in ((ctypes.c_float, "f", 2**-23), (ctypes.c_double, "", 2**-52)):
+            assert any(u.startswith("_ZGV") and u.endswith(f"v_{name}{end}") for u in undefined)
+            data = (ctype * THREADS)(*numbers)
+            expected = [function(x) for x in data]
+            program.launch(f"of_{name}{end}", (1, 1, 1), (THREADS, 1, 1), [data])
+            assert list(data) == pytest.approx(expected, rel=4 * ulp, abs=ulp), name + end
+
+
+def test_no_kernel_can_have_the_name_of_what_the_runtime_calls(build: Build) -> None:
+    runtime = build.directory / "runtime.bc"
+    build.run(cpu_runtime_command(build.llvm, runtime, march="x86-64"))
+    listed = Command((str(build.llvm.prefix / "bin" / "llvm-nm"), "-u", "-j", str(runtime)))
+    undefined = run_checked(ProcessRunner(), listed).stdout.split()
+    calls = load_calls()
+    of_libm = {name + end for name in calls.vectorized for end in ("f", "")}
+    assert {u for u in undefined if not u.startswith("_ZGV")} - of_libm <= calls.runtime
+    assert of_libm < set(undefined)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mlir_offload.translate.cpu.assemble import kept_functions
 from mlir_offload.translate.cpu.bfloat import bfloat_support
 
 CALLER = """\
@@ -43,7 +44,9 @@ def nearest(x: float) -> int:
 
 @pytest.mark.llvm(22)
 def test_numbers_are_rounded_to_the_nearest(tmp_path: Path) -> None:
-    (tmp_path / "k.ll").write_text("\n".join((IR, *bfloat_support(["bfloat"]))))
+    functions = bfloat_support(["bfloat"])
+    lines = (IR, *functions.values(), *kept_functions(functions))
+    (tmp_path / "k.ll").write_text("\n".join(lines))
     (tmp_path / "main.c").write_text(CALLER)
     clang = "/usr/lib/llvm-22/bin/clang"
     call = [clang, "-march=x86-64", "-O1", "-w", "k.ll", "main.c", "-o", "app"]
@@ -62,4 +65,4 @@ def test_numbers_are_rounded_to_the_nearest(tmp_path: Path) -> None:
 
 
 def test_other_code_has_no_such_functions() -> None:
-    assert bfloat_support(["  %x = fadd float %a, %b"]) == ()
+    assert bfloat_support(["  %x = fadd float %a, %b"]) == {}

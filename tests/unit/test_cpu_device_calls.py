@@ -181,3 +181,33 @@ def test_a_kernel_that_needs_no_opt_leaves_no_text_for_it_of_an_earlier_one(tmp_
 
     assert not step.unsplit.exists()
     assert "@k.item" in made.read_text()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "call"),
+    [
+        ("expf", "%v = call float @__nv_expf(float %1)"),
+        ("sinf", "%v = call float @llvm.sin.f32(float %1)"),
+        ("sin", "%v = call <2 x double> @llvm.sin.v2f64(<2 x double> zeroinitializer)"),
+        ("exp2f", "%v = call float @llvm.nvvm.ex2.approx.f(float %1)"),
+        ("free", "fence seq_cst"),
+    ],
+)
+def test_a_kernel_cannot_have_the_name_of_a_function_that_it_calls(kernel: str, call: str) -> None:
+    text = module(call).replace("@k(", f"@{kernel}(")
+    with pytest.raises(SourceError, match=f"@{kernel}.* C function"):
+        cpu_device_ir(text, kernels=(kernel,))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "call"),
+    [
+        ("exp", "%v = call float @__nv_expf(float %1)"),
+        ("sqrtf", "%v = call float @llvm.sqrt.f32(float %1)"),
+    ],
+)
+def test_a_kernel_can_have_the_name_of_a_function_that_it_does_not_call(
+    kernel: str, call: str
+) -> None:
+    text = module(call).replace("@k(", f"@{kernel}(")
+    assert cpu_device_ir(text, kernels=(kernel,)).kernels

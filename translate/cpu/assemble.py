@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from mlir_offload.translate.cpu.launch import (
     run_name,
     thread_function_name,
 )
-from mlir_offload.translate.cpu.library import libm_attributes
+from mlir_offload.translate.cpu.library import libm_attributes, vector_forms
 from mlir_offload.translate.cpu.region import has_barrier, split_at_barriers
 from mlir_offload.translate.cpu.replacement import define
 from mlir_offload.translate.cpu.rewrite import RewrittenModule, place_name
@@ -159,16 +159,39 @@ def finished_module(
     defined = set(functions)
     known = RUNTIME_DECLARATIONS.splitlines()
     rests = {rest_name(kernel.name) for kernel in kernels}
-    declarations = tuple(
+    declarations = [
         (name, line)
         for name, line in device.declarations
         if not name.startswith(("mo.", "mo_cpu_", "llvm.")) and name not in rests
-    )
+    ]
+    # What the back end and the vectorizer call, but nobody yet.
+    called = bfloat_support(line for f in functions.values() for line in (f.head, *f.body))
+    for number, (name, line) in enumerate(declarations):
+        forms = vector_forms(name)
+        if forms is not None:
+            declarations[number] = (name, f"{line} {forms.attribute}")
+            known.append(forms.declaration)
+            called |= forms.definitions
     missing = [text for name, text in support if name not in defined]
-    whole = replace(device, declarations=declarations, functions=tuple(functions.values()))
-    support_code = bfloat_support(line for f in functions.values() for line in (f.head, *f.body))
-    lines = [KERNEL_TYPE, *known, *missing, *texts, *support_code, *nodes.lines]
+    whole = replace(device, declarations=tuple(declarations), functions=tuple(functions.values()))
+    lines = [
+        KERNEL_TYPE,
+        *known,
+        *missing,
+        *texts,
+        *called.values(),
+        *kept_functions(called),
+        *nodes.lines,
+    ]
     return _render(whole, lines), tuple(modes)
+
+
+def kept_functions(names: Collection[str]) -> Iterable[str]:
+    """Keep functions that the module itself does not call."""
+    if names:
+        listed = ", ".join(f"ptr {symbol(name)}" for name in names)
+        array = f"[{len(names)} x ptr] [{listed}]"
+        yield f'@llvm.compiler.used = appending global {array}, section "llvm.metadata"'
 
 
 class _Built(Struct, frozen=True):

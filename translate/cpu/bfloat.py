@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_DEFINITIONS = """\
+_DEFINITIONS = {
+    "__truncsfbf2": """\
 define linkonce_odr hidden bfloat @__truncsfbf2(float %x) nounwind {
   %bits = bitcast float %x to i32
   %high = lshr i32 %bits, 16
@@ -21,7 +22,8 @@ define linkonce_odr hidden bfloat @__truncsfbf2(float %x) nounwind {
   %short = trunc i32 %chosen to i16
   %result = bitcast i16 %short to bfloat
   ret bfloat %result
-}
+}""",
+    "__truncdfbf2": """\
 define linkonce_odr hidden bfloat @__truncdfbf2(double %x) nounwind {
   %float = fptrunc double %x to float
   %bits = bitcast float %float to i32
@@ -38,10 +40,10 @@ define linkonce_odr hidden bfloat @__truncdfbf2(double %x) nounwind {
   %single = bitcast i32 %exact to float
   %result = call bfloat @__truncsfbf2(float %single)
   ret bfloat %result
+}""",
 }
-@llvm.compiler.used = appending global [2 x ptr] [ptr @__truncsfbf2, ptr @__truncdfbf2], section "llvm.metadata\""""
 
 
-def bfloat_support(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the definitions for code that has such numbers; none for other code."""
-    return (_DEFINITIONS,) if any("bfloat" in line for line in lines) else ()
+def bfloat_support(lines: Iterable[str]) -> dict[str, str]:
+    """Return the definitions, by name, for code that has such numbers; none for other code."""
+    return dict(_DEFINITIONS) if any("bfloat" in line for line in lines) else {}

@@ -30,9 +30,9 @@ from mlir_offload.translate.cpu.assemble import (
 )
 from mlir_offload.translate.cpu.foreign import public_functions
 from mlir_offload.translate.cpu.launch import KernelMode
-from mlir_offload.translate.cpu.replacement import Sync
-from mlir_offload.translate.cpu.rewrite import rewrite_functions
-from mlir_offload.translate.cpu.text import DeviceModule, parse_device_module
+from mlir_offload.translate.cpu.replacement import Sync, load_calls
+from mlir_offload.translate.cpu.rewrite import NotOnCpuError, rewrite_functions
+from mlir_offload.translate.cpu.text import DeviceModule, location_of, parse_device_module
 
 __all__ = [
     "CpuDeviceSource",
@@ -97,6 +97,12 @@ def cpu_device_ir(  # noqa: PLR0913 (what is known of a module, and how it is to
     if missing:
         msg = f"the device module defines no kernel {missing[0]!r}"
         raise SourceError(msg, hint="the symbol in gpu.launch_func must name a gpu.func kernel")
+    for function in module.functions:
+        if function.name in kernels and function.name in load_calls().runtime:
+            msg = f"kernel @{function.name} has the name of a C function that each image for the CPU calls"
+            places = (location_of(module, line) for line in function.body)
+            location = next(filter(None, places), "")
+            raise NotOnCpuError(msg, hint="rename the kernel", location=location)
     public = public_functions(module, frozenset(kernels)) if keeps_functions else ()
     rewritten = rewrite_functions(module, library, public=public, is_open=keeps_functions)
     modes = tuple(

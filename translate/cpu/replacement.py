@@ -66,7 +66,9 @@ class CallTable(Struct, frozen=True):
     unsupported: dict[str, str]
     libdevice: dict[str, str]
     libm: frozenset[str]
+    vectorized: frozenset[str]
     external: frozenset[str]
+    runtime: frozenset[str]
 
 
 @cache
@@ -79,5 +81,7 @@ def load_calls() -> CallTable:
         rows["unsupported"],
         rows["libdevice"],
         frozenset(rows["libm"]),
+        frozenset(rows["vectorized"]),
         frozenset(rows["external"]),
+        frozenset(rows["runtime"]),
     )

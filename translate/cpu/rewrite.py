@@ -16,6 +16,7 @@ from mlir_offload.translate.barrier_place import read_places
 from mlir_offload.translate.cpu.asynchronous import asm_call
 from mlir_offload.translate.cpu.foreign import exported_names, foreign_function
 from mlir_offload.translate.cpu.intrinsics import find_replacement, source_name_of
+from mlir_offload.translate.cpu.library import c_function, c_functions
 from mlir_offload.translate.cpu.replacement import Replacement, Sync
 from mlir_offload.translate.cpu.shared import SharedLayout, lay_out_shared, place_shared
 from mlir_offload.translate.cpu.tensor import find_tensor_operation
@@ -149,6 +150,7 @@ class _Calls:
             self._edges[caller].add(callee)
             return _with_arguments(match, match["callee"], (f"ptr {CONTEXT}",))
         if callee.startswith("llvm.") and not callee.startswith("llvm.nvvm."):
+            self._check_name(c_function(callee), callee, line)
             return line
         return self._replace(caller, line, match, callee)
 
@@ -160,6 +162,8 @@ class _Calls:
             replacement = foreign_function(self._module, callee)
         if replacement is None:
             raise self._missing(callee, line)
+        for name in c_functions(replacement):
+            self._check_name(name, callee, line)
         self.used[replacement.name] = replacement
         if replacement.sync.value > self._own[caller].value:
             self._own[caller] = replacement.sync
@@ -214,6 +218,12 @@ class _Calls:
             hint="define it, compile with -fgpu-rdc where another file does, or name its library: --device-lib=",
             location=location_of(self._module, line),
         )
+
+    def _check_name(self, name: str, callee: str, line: str) -> None:
+        if name in self._defined:
+            msg = f"the device module defines @{name}: {callee} calls a C function of this name on the CPU"
+            hint = "rename the kernel or function of the device module"
+            raise NotOnCpuError(msg, hint=hint, location=location_of(self._module, line))
 
     def _unsupported(self, what: str, line: str) -> NotOnCpuError:
         return NotOnCpuError(
