@@ -53,16 +53,19 @@ class Kind(str):
 
 _KNOWN: dict[str, Kind] = {}
 _MODULES: dict[Kind, str] = {}
+_OFFLOAD_KINDS: dict[Kind, str] = {}
 _CPP_SUFFIXES: dict[str, Kind] = {}
 
 
-def register_kind(name: str, module: str, cpp_suffix: str = "") -> Kind:
+def register_kind(name: str, module: str, cpp_suffix: str = "", offload_kind: str = "") -> Kind:
     """Add a device kind, which one module of this name in each layer knows; return it.
 
-    Files of C++ with kernels for it end in `cpp_suffix`, if there are any.
+    Files of C++ with kernels for it end in `cpp_suffix`, if there are any. LLVM's containers and
+    entries name its images by `offload_kind`, which is its name if none is given.
     """
     kind = _KNOWN.setdefault(name, str.__new__(Kind, name))
     _MODULES[kind] = module
+    _OFFLOAD_KINDS[kind] = offload_kind or name
     if cpp_suffix:
         _CPP_SUFFIXES[cpp_suffix] = kind
     return kind
@@ -140,11 +143,11 @@ class DeviceKind:
     @property
     def offload_kind(self) -> str:
         """Return the offload kind that LLVM's containers and entries name its images by."""
-        return self.name
+        return _OFFLOAD_KINDS[self.name]
 
-    def holds(self, offload_kind: str, _triple: str, /) -> bool:
-        """Return whether an image of an offload kind and a triple is one for these devices."""
-        return offload_kind == self.offload_kind
+    def holds(self, _triple: str, /) -> bool:
+        """Return whether an image of its offload kind and of a triple is one for these devices."""
+        return True
 
     def parse(self, word: str) -> Target | None:
         """Return the target that a word of `--offload-arch=` names, if it is one of this kind."""
@@ -202,8 +205,8 @@ def kind_of_triple(triple: str) -> Kind | None:
 
 def kind_of_image(offload_kind: str, triple: str) -> Kind | None:
     """Return the device kind of an image by what its container says; the last one that claims it."""
-    claiming = [kind.name for kind in DEVICE_KINDS if kind.holds(offload_kind, triple)]
-    return claiming[-1] if claiming else None
+    named = (kind for kind in reversed(all_kinds()) if _OFFLOAD_KINDS[kind] == offload_kind)
+    return next((kind for kind in named if device_kind(kind).holds(triple)), None)
 
 
 class Target(Struct, frozen=True, order=True):

@@ -5,5 +5,5 @@ from __future__ import annotations
 from mlir_offload.driver.cli import main
 from mlir_offload.toolchain.target import register_kind
 
-register_kind("fifth", "fifth_kind.{layer}")
+register_kind("fifth", "fifth_kind.{layer}", offload_kind="openmp")
 main()

@@ -16,11 +16,10 @@ class _Fifth(CpuKind):
     arch_hint = "'fifth' for the tests"
     example = "fifth"
     triple = "x86_64-fifth-linux-gnu"
-    offload_kind = "openmp"
 
-    def holds(self, offload_kind: str, triple: str, /) -> bool:
+    def holds(self, triple: str, /) -> bool:
         """Return whether the triple is its own: the CPU has images of the same offload kind."""
-        return offload_kind == self.offload_kind and triple == self.triple
+        return triple == self.triple
 
 
 KIND = _Fifth()

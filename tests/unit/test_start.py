@@ -75,6 +75,8 @@ OTHER_KINDS = frozenset(
     f"mlir_offload.{name}"
     for name in (
         "toolchain.rocm",
+        "toolchain.kind.hip",
+        "toolchain.kind.spirv",
         "driver.kind.hip",
         "driver.kind.cpu",
         "translate.cpu.module",
