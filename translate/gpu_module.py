@@ -7,13 +7,11 @@ MLIR checks neither the number nor the types of what such a kernel is launched w
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.digest import sha256
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.mlir.module import Locations, parse_module
@@ -49,8 +47,6 @@ _KERNEL_CONVENTIONS = frozenset(
 # The property of gpu.func since LLVM 23; before it has gpu.kernel.
 _KERNEL_PROPERTY = "kernel"
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
-_UNIT_DIGITS = 10
-_NAME_BYTES = frozenset(byte for byte in range(128) if chr(byte).isalnum() or chr(byte) == "_")
 # The third byte is 0xEF: as latin-1, and as bytes that are not UTF-8 where it cannot be decoded.
 _BYTECODE_MAGIC = ("ML\u00efR", "ML\udcefR")
 
@@ -160,61 +156,6 @@ def _defined_modules(source: str) -> frozenset[str]:
     return frozenset(defined)
 
 
-def assign_symbols(
-    modules: Mapping[str, tuple[str, ...]],
-    *,
-    named: frozenset[str],
-    unit_of: Callable[[str], str],
-    declared: Iterable[KernelKey] = (),
-    variants: frozenset[str] = frozenset(),
-) -> dict[KernelKey, str]:
-    """Return the symbol of each kernel, unique in the program and legal for every target.
-
-    A kernel in a module that the author named keeps its name where no other module of the program
-    has a kernel of that name and NVPTX accepts it. Every other kernel is named after the unit that
-    `unit_of` tells for its module, the module and itself, so that two files outlined from equal
-    sources link. Kernels of one name in `variants`, modules for different GPUs, are one kernel. A declared kernel has the name that the file has that defines it.
-    """
-    foreign = {key: key[1] for key in declared}
-    counts = Counter(kernel for kernels in modules.values() for kernel in kernels)
-    counts.update(set(foreign.values()))
-    common: dict[str, str] = {}
-    symbols: dict[KernelKey, str] = {}
-    taken: set[str] = set()
-    for module, kernels in modules.items():
-        for kernel in kernels:
-            if module in variants and kernel in common:
-                symbols[module, kernel] = common[kernel]
-                continue
-            is_only = counts[kernel] == sum(kernel in modules[name] for name in variants | {module})
-            keeps = module in named and is_only and hex_coded(kernel) == kernel
-            symbol = kernel if keeps else _unit_symbol(unit_of(module), module, kernel)
-            while symbol in taken:
-                symbol += "_"
-            taken.add(symbol)
-            symbols[module, kernel] = symbol
-            if module in variants:
-                common[kernel] = symbol
-    return symbols | foreign
-
-
-def _unit_symbol(unit: str, module: str, kernel: str) -> str:
-    digest = sha256(unit.encode("utf-8", errors="surrogateescape")).hexdigest()
-    return f"__mo_{digest[:_UNIT_DIGITS]}_{hex_coded(module)}__{hex_coded(kernel)}"
-
-
-def hex_coded(name: str) -> str:
-    """Return a C identifier: every other byte than letters, digits and underscores in hexadecimal.
-
-    NVPTX refuses dots and dashes ("Symbol name with unsupported characters").
-    """
-    coded = "".join(
-        chr(byte) if byte in _NAME_BYTES else f"_{byte:02x}"
-        for byte in name.encode("utf-8", errors="surrogateescape")
-    )
-    return f"_{coded}" if coded[:1].isdigit() else coded
-
-
 def rename_kernels(module: Operation, symbols: Mapping[str, str]) -> None:
     """Give each kernel of a `gpu.module` its symbol.
 
@@ -226,19 +167,6 @@ def rename_kernels(module: Operation, symbols: Mapping[str, str]) -> None:
         symbol = symbols.get(operation.symbol) if operation.name in _FUNCTIONS else None
         if symbol is not None and symbol != operation.symbol:
             operation.set_attribute("sym_name", quoted(symbol))
-
-
-def host_symbols(modules: Iterable[str]) -> dict[str, str]:
-    """Return for each module the name of what represents it in the host, which needs no quotes."""
-    symbols: dict[str, str] = {}
-    taken = set(modules)
-    for module in modules:
-        symbol = hex_coded(module)
-        while symbol != module and symbol in taken:
-            symbol += "_"
-        taken.add(symbol)
-        symbols[module] = symbol
-    return symbols
 
 
 def check_launches(

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from mlir_offload.translate.kernel_symbol import hermetic_text, owner_of, unit_of
 from mlir_offload.translate.mlir.module import parse_module
-from mlir_offload.translate.unit import hermetic_text, owner_of, unit_of
 
 
 def program(*body: str, aliases: tuple[str, ...] = (), tail: tuple[str, ...] = ()) -> str:

@@ -25,6 +25,7 @@ from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind
 from mlir_offload.translate.cpu.module import cpu_device_ir, finish_cpu_ir
 from mlir_offload.translate.host.module import legalize_host_ir
+from mlir_offload.translate.kernel_symbol import hermetic_text
 from mlir_offload.translate.kind.cuda import needs_libdevice, nvptx_device_ir
 from mlir_offload.translate.kind.hip import amdgpu_device_ir, needs_device_libraries
 from mlir_offload.translate.kind_lowering import parse_form
@@ -37,7 +38,6 @@ from mlir_offload.translate.mlir.syntax import MLIR, escape
 from mlir_offload.translate.prefix_map import PrefixMap, map_locations
 from mlir_offload.translate.sanitizer import Sanitizer, instrumented
 from mlir_offload.translate.spirv.module import spirv_device_ir
-from mlir_offload.translate.unit import hermetic_text
 
 # What a rewrite might take for code.
 CODE = (

@@ -14,10 +14,8 @@ from mlir_offload.translate.gpu_module import (
     DeclaredKernel,
     GpuModule,
     KernelKey,
-    assign_symbols,
     check_declared_launches,
     check_launches,
-    host_symbols,
     kernel_names,
     named_modules,
     read_declared,
@@ -36,6 +34,7 @@ from mlir_offload.translate.host.memory import AllocationRewriter, TransferRewri
 from mlir_offload.translate.host.module import check_main
 from mlir_offload.translate.input_pipeline import drop_scripts
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
+from mlir_offload.translate.kernel_symbol import assign_symbols, host_symbols, owner_of, unit_of
 from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm
 from mlir_offload.translate.legalize import unrolled
 from mlir_offload.translate.legalize.device_module import (
@@ -60,7 +59,6 @@ from mlir_offload.translate.target_attribute import (
     kinds_left,
     read_targets,
 )
-from mlir_offload.translate.unit import owner_of, unit_of
 
 if TYPE_CHECKING:
     from mlir_offload.translate.gpu_binary import GpuBinary

@@ -1,4 +1,4 @@
-"""What tells the outlined kernels of one file from those of the files that it is linked with: the hash of a text.
+"""The symbols of kernels, unique in any program: they contain the hash of a text where the author gave no name.
 
 A text that is split off still shows where it stood: line numbers, numbers of values and aliases that
 count on from other parts. Without these it changes only where its own code does, so that a cache of
@@ -7,10 +7,13 @@ compiled parts misses nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.digest import sha256
+from mlir_offload.translate.gpu_module import KernelKey
 from mlir_offload.translate.mlir.module import Module, parse_module
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import replace_names, tokens
@@ -19,6 +22,8 @@ from mlir_offload.translate.mlir.syntax import replace_names, tokens
 _LOCATED = "cf.assert"
 _RESOURCE_USE = "dense_resource<"
 _FUNCTIONS = frozenset({"func.func", "llvm.func"})
+_UNIT_DIGITS = 10
+_NAME_BYTES = frozenset(byte for byte in range(128) if chr(byte).isalnum() or chr(byte) == "_")
 
 
 def hermetic_text(text: str, *, keeps_locations: bool = False) -> str:
@@ -112,3 +117,71 @@ def _is_exported(operation: Operation) -> bool:
     linkage = operation.attribute("linkage").enumerator
     is_private = operation.attribute("sym_visibility").string == "private"
     return not is_private and linkage in {"", "external"}
+
+
+def assign_symbols(
+    modules: Mapping[str, tuple[str, ...]],
+    *,
+    named: frozenset[str],
+    unit_of: Callable[[str], str],
+    declared: Iterable[KernelKey] = (),
+    variants: frozenset[str] = frozenset(),
+) -> dict[KernelKey, str]:
+    """Return the symbol of each kernel, unique in the program and legal for every target.
+
+    A kernel in a module that the author named keeps its name where no other module of the program
+    has a kernel of that name and NVPTX accepts it. Every other kernel is named after the unit that
+    `unit_of` tells for its module, the module and itself, so that two files outlined from equal
+    sources link. Kernels of one name in `variants`, modules for different GPUs, are one kernel. A declared kernel has the name that the file has that defines it.
+    """
+    foreign = {key: key[1] for key in declared}
+    counts = Counter(kernel for kernels in modules.values() for kernel in kernels)
+    counts.update(set(foreign.values()))
+    common: dict[str, str] = {}
+    symbols: dict[KernelKey, str] = {}
+    taken: set[str] = set()
+    for module, kernels in modules.items():
+        for kernel in kernels:
+            if module in variants and kernel in common:
+                symbols[module, kernel] = common[kernel]
+                continue
+            is_only = counts[kernel] == sum(kernel in modules[name] for name in variants | {module})
+            keeps = module in named and is_only and hex_coded(kernel) == kernel
+            symbol = kernel if keeps else _unit_symbol(unit_of(module), module, kernel)
+            while symbol in taken:
+                symbol += "_"
+            taken.add(symbol)
+            symbols[module, kernel] = symbol
+            if module in variants:
+                common[kernel] = symbol
+    return symbols | foreign
+
+
+def _unit_symbol(unit: str, module: str, kernel: str) -> str:
+    digest = sha256(unit.encode("utf-8", errors="surrogateescape")).hexdigest()
+    return f"__mo_{digest[:_UNIT_DIGITS]}_{hex_coded(module)}__{hex_coded(kernel)}"
+
+
+def hex_coded(name: str) -> str:
+    """Return a C identifier: every other byte than letters, digits and underscores in hexadecimal.
+
+    NVPTX refuses dots and dashes ("Symbol name with unsupported characters").
+    """
+    coded = "".join(
+        chr(byte) if byte in _NAME_BYTES else f"_{byte:02x}"
+        for byte in name.encode("utf-8", errors="surrogateescape")
+    )
+    return f"_{coded}" if coded[:1].isdigit() else coded
+
+
+def host_symbols(modules: Iterable[str]) -> dict[str, str]:
+    """Return for each module the name of what represents it in the host, which needs no quotes."""
+    symbols: dict[str, str] = {}
+    taken = set(modules)
+    for module in modules:
+        symbol = hex_coded(module)
+        while symbol != module and symbol in taken:
+            symbol += "_"
+        taken.add(symbol)
+        symbols[module] = symbol
+    return symbols
