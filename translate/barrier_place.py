@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mlir_offload.offload.ir_syntax import string_of, unescape_bytes
-from mlir_offload.toolchain.pattern import ir_pattern
+from mlir_offload.translate.device_ir import BARRIER_MARK, BARRIER_PLACES
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import Attribute, quoted
 
-_NAME = "mo.barriers"
 # LLVM 19 has a name of its own for the barrier without operands.
 _BARRIERS = frozenset({"nvvm.barrier", "nvvm.barrier0"})
 _PASSTHROUGH = "passthrough"
 _SEPARATOR = "\n"
-_MARK = ir_pattern(f'"{_NAME}"="`places:string`"` ?`')
 
 
 def mark_barriers(operations: Iterable[Operation], locations: Locations) -> None:
@@ -28,13 +26,8 @@ def mark_barriers(operations: Iterable[Operation], locations: Locations) -> None
         places = [locations.of(one) for one in function.walk_inside() if one.name in _BARRIERS]
         if function.name == "llvm.func" and any(places):
             given = (str(one) for one in function.attribute(_PASSTHROUGH).elements)
-            own = f"[{quoted(_NAME)}, {quoted(_SEPARATOR.join(places))}]"
+            own = f"[{quoted(BARRIER_PLACES)}, {quoted(_SEPARATOR.join(places))}]"
             function.set_attribute(_PASSTHROUGH, Attribute(f"[{', '.join((*given, own))}]"))
-
-
-def without_marks(text: str) -> str:
-    """Return concealed text without the places of barriers; LLVM takes no group without attributes."""
-    return _MARK.sub("", text).replace(" = { }", " = { nounwind }") if _NAME in text else text
 
 
 def read_places(attributes: Iterable[str], head: str) -> Iterator[str]:
@@ -42,6 +35,6 @@ def read_places(attributes: Iterable[str], head: str) -> Iterator[str]:
     groups = frozenset(word for word in head.split() if word.startswith("#"))
     for line in attributes:
         _, _, rest = line.partition("attributes ")
-        if rest.partition(" ")[0] in groups and (mark := _MARK.search(line)):
+        if rest.partition(" ")[0] in groups and (mark := BARRIER_MARK.search(line)):
             places = unescape_bytes(string_of(mark["places"])).decode(errors="surrogateescape")
             yield from places.split(_SEPARATOR)

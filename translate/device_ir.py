@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 LINK_LIBRARY = "-mlink-builtin-bitcode"
 """The option of `clang -cc1` that links what is called of a library, and makes it internal."""
 
+BARRIER_PLACES = "mo.barriers"
+"""The attribute of a function that has the places of its barriers in the source (barrier_place.py)."""
+BARRIER_MARK = ir_pattern(f'"{BARRIER_PLACES}"="`places:string`"` ?`')
+
 _TARGET_LINE = ir_line("target `datalayout|triple` = `rest`\n")
 _SOURCE_LINE = ir_line("source_filename = `rest`\n")
 _DEFINE = ir_line("define `before:head`@`name:bare`")
@@ -43,6 +47,13 @@ def _internal_variable(match: re.Match[str]) -> str:
 def _is_foreign(name: str, words: str) -> bool:
     """Say whether a variable belongs to LLVM or is defined elsewhere."""
     return name.startswith("@llvm.") or words.startswith(("external ", "extern_weak "))
+
+
+def without_barrier_places(text: str) -> str:
+    """Return concealed text without the places of barriers; LLVM takes no group without attributes."""
+    if BARRIER_PLACES not in text:
+        return text
+    return BARRIER_MARK.sub("", text).replace(" = { }", " = { nounwind }")
 
 
 def with_target(text: str, triple: str, layout: str) -> str:

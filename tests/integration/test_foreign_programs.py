@@ -18,7 +18,7 @@ from mlir_offload.offload.link.runner_library import (
     load_runner_table,
 )
 from mlir_offload.toolchain.errors import MlirOffloadError
-from mlir_offload.translate.host.runner_call import find_other_types
+from mlir_offload.translate.host.module import find_other_types
 from mlir_offload.translate.mlir.module import Locations, parse_module
 
 INPUTS = Path(__file__).parent / "inputs"

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from mlir_offload.offload.ir_syntax import LLVM_IR, revealed, without_linkage
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern, ir_words
-from mlir_offload.translate.barrier_place import without_marks
 from mlir_offload.translate.cpu.bfloat import bfloat_support
 from mlir_offload.translate.cpu.debug_nodes import DebugNodes, with_retained_variables
 from mlir_offload.translate.cpu.intrinsics import (
@@ -40,6 +39,7 @@ from mlir_offload.translate.cpu.text import (
     symbol,
     without_location,
 )
+from mlir_offload.translate.device_ir import without_barrier_places
 
 Support = tuple[tuple[str, str], ...]
 
@@ -364,7 +364,9 @@ def _kept_metadata(module: DeviceModule) -> Iterable[str]:
     dropped = {node for line in marks for node in _NODE.findall(line)}
     for line in module.tail:
         if line.startswith("attributes "):
-            kept = _INLINE_HINDRANCES.sub("", _TARGET_ATTRIBUTES.sub("", without_marks(line)))
+            kept = _INLINE_HINDRANCES.sub(
+                "", _TARGET_ATTRIBUTES.sub("", without_barrier_places(line))
+            )
             yield _NO_ATTRIBUTES.sub("{ nounwind }", kept)
         elif line not in marks and line.split(" ", 1)[0] not in dropped:
             yield line

@@ -1,15 +1,18 @@
-"""The host module on its way to LLVM IR."""
+"""The host module on its way to LLVM IR: what it declares, calls and launches, checked and corrected."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from msgspec import Struct
 
 from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.tables import load_table
+from mlir_offload.translate.host.launch import SourceWarning
 from mlir_offload.translate.lower import check_lowered
 from mlir_offload.translate.mlir.module import Locations, parse_module
 from mlir_offload.translate.mlir.operation import Operation, function_type
@@ -39,6 +42,7 @@ _BORROWS_STREAM = ir_pattern(
     "call `head`@mgpu`LaunchKernel|LaunchClusterKernel|MemAlloc|MemFree|Memcpy|MemcpyMemRef|Memset"
     "|MemsetMemRef|StreamSynchronize|StreamWaitEvent|EventRecord``number?`("
 )
+_FUNCTIONS = frozenset({"func.func", "llvm.func"})
 
 
 def check_host(text: str) -> None:
@@ -189,7 +193,6 @@ def _uses(line: str, value: str) -> bool:
     return value in line and value in _VALUE.findall(line)
 
 
-_FUNCTIONS = frozenset({"func.func", "llvm.func"})
 _MAIN_PARAMETERS = ("i32", "!llvm.ptr", "!llvm.ptr")
 _LONGEST = 64
 
@@ -216,3 +219,63 @@ def check_main(operations: Iterable[Operation], locations: Locations) -> None:
 def _is_status(kind: str) -> bool:
     is_signless = kind.startswith("i") and 0 < integer_width(kind) <= _LONGEST
     return kind == "index" or is_signless
+
+
+_UNRANKED = "memref<*x"
+# What an unranked memref is lowered to.
+_LOWERED_MEMREF = ["i64", "!llvm.ptr"]
+
+
+class _Signature(Struct, frozen=True):
+    """What a function takes and gives, and how a program calls it without its type being wrong."""
+
+    takes: list[str]
+    gives: list[str] = []
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"({', '.join(self.takes)}) -> ({', '.join(self.gives)})"
+
+
+@cache
+def _signatures() -> dict[str, _Signature]:
+    """Read the table."""
+    rows = load_table("mlir_offload.toolchain", "runner_libraries")["signatures"]
+    return {
+        name: _Signature(row.get("takes", []), row.get("gives", []), row.get("hint", ""))
+        for row in rows
+        for name in row["names"]
+    }
+
+
+def find_other_types(host: Iterable[Operation], locations: Locations) -> Iterator[SourceWarning]:
+    """Yield a warning for each declaration that the library would be called wrongly by.
+
+    LLVM links functions by their name alone: the values would be in other registers.
+    """
+    for operation in host:
+        if operation.name not in _FUNCTIONS or not operation.is_declaration:
+            continue
+        signature = _signatures().get(operation.symbol)
+        takes, gives = function_type(operation)
+        if signature and not (
+            _is_same(takes, signature.takes) and _is_same(gives, signature.gives)
+        ):
+            name, given = operation.symbol, f"({', '.join(takes)}) -> ({', '.join(gives)})"
+            text = f"'{name}' of MLIR's runner library is {signature}, and declared as {given}"
+            hint = f": {signature.hint}" if signature.hint else ""
+            yield SourceWarning(f"{text}{hint}", locations.of(operation))
+
+
+def _is_same(given: list[str], wanted: list[str]) -> bool:
+    if any(kind.startswith(_UNRANKED) for kind in wanted) and given == _LOWERED_MEMREF:
+        return True
+    return list(map(_passed, given)) == list(map(_passed, wanted))
+
+
+def _passed(kind: str) -> str:
+    """Return a type as it is passed: an unranked memref whatever its memory space, `index` as i64."""
+    if kind.startswith(_UNRANKED):
+        element = kind.removeprefix(_UNRANKED).partition(",")[0].removesuffix(">")
+        return f"{_UNRANKED}{_passed(element)}>"
+    return "i64" if kind == "index" else kind

@@ -19,7 +19,6 @@ from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table, table_cache, with_learned
 from mlir_offload.toolchain.target import Kind, sm_number
-from mlir_offload.translate import barrier_place
 from mlir_offload.translate.device_ir import (
     LINK_LIBRARY,
     has_bulk_copies,
@@ -28,6 +27,7 @@ from mlir_offload.translate.device_ir import (
     with_dynamic_shared,
     with_flushing_functions,
     with_target,
+    without_barrier_places,
 )
 from mlir_offload.translate.kernel_parameter import ParameterTypeError
 from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering, OtherVendor
@@ -82,7 +82,7 @@ def nvptx_device_ir(
     down to lines, as with nvcc's -lineinfo. With `keeps_functions` what is external stays so, for
     files that call it.
     """
-    text = barrier_place.without_marks(concealed(ll_text))
+    text = without_barrier_places(concealed(ll_text))
     if flushes_subnormals:
         text = with_flushed_subnormals(text)
     triple, layout = _target(llvm_major)

@@ -21,7 +21,7 @@ from mlir_offload.translate.gpu_module import (
     read_declared,
     rename_launches,
 )
-from mlir_offload.translate.host import divergent_barrier, runner_call
+from mlir_offload.translate.host import divergent_barrier
 from mlir_offload.translate.host import interface as host_interface
 from mlir_offload.translate.host.async_chain import AsyncRewriter
 from mlir_offload.translate.host.launch import (
@@ -31,7 +31,7 @@ from mlir_offload.translate.host.launch import (
     describe_launches,
 )
 from mlir_offload.translate.host.memory import AllocationRewriter, TransferRewriter
-from mlir_offload.translate.host.module import check_main
+from mlir_offload.translate.host.module import check_main, find_other_types
 from mlir_offload.translate.input_pipeline import drop_scripts
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
 from mlir_offload.translate.kernel_symbol import assign_symbols, host_symbols, owner_of, unit_of
@@ -248,7 +248,7 @@ def _divergent_barriers(
 
 def _library_calls(host: Sequence[Operation], locations: Locations) -> tuple[SourceWarning, ...]:
     declared = [one for one in host if one.regions and one.is_declaration]
-    return tuple(runner_call.find_other_types(declared, locations)) if declared else ()
+    return tuple(find_other_types(declared, locations)) if declared else ()
 
 
 def _large_products(
