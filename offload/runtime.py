@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,9 @@ _ALWAYS = (
     "sanitizer.c",
 )
 _EMBEDDED = "-DMLIR_OFFLOAD_EMBEDDED"
+MEMREF_COPY = "memrefCopy"
+"""The function that host code calls; upstream has it in libmlir_c_runner_utils."""
+_SOURCE = Path(__file__).parent / "runtime" / "memref_copy.c"
 
 
 def runtime_include_directory() -> Path:
@@ -171,3 +175,9 @@ def runtime_link_arguments(
     plan = RuntimePlan(kinds, libraries)
     arguments = (word for one in formats_of(kinds) for word in one.link_arguments(plan))
     return (*arguments, "-ldl", "-lpthread")
+
+
+def memref_copy_compile_command(clang: Path, output: Path, extra: Sequence[str] = ()) -> Command:
+    """Return the command that compiles this part of the runtime, which needs no other."""
+    flags = ("-std=c11", "-O2", "-fPIC", "-w", *extra, "-c", str(_SOURCE))
+    return Command((str(clang), *flags, "-o", str(output)))

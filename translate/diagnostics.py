@@ -23,7 +23,7 @@ from mlir_offload.toolchain.errors import (
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.process import Completed, describe_status, tool_failed
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.translate import brace, source_place, tool_message
+from mlir_offload.translate import source_place, tool_message
 from mlir_offload.translate.mlir.module import location_of_line
 
 _UNKNOWN_PLACE = lazy_pattern(r"^(?:<\w+>|-):\d+:\d+: error: ", re.MULTILINE)
@@ -218,7 +218,7 @@ def _source_error(
     rule, match = _rule_of(diagnostic.text, snippet)
     # In a region of another operation, a `return` without dialect is one that a missing brace put there.
     if rule is None or match is None or match.groupdict().get("op") == "return":
-        wrong_brace = brace.brace_error(diagnostic, source)
+        wrong_brace = source_place.brace_error(diagnostic, source)
         if wrong_brace is not None:
             return wrong_brace
     if rule is None or match is None:

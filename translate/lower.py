@@ -15,7 +15,7 @@ from mlir_offload.toolchain.errors import SourceError, ToolFailedError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, as_operand
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, SPIRV_TRIPLE, kind_of_triple
-from mlir_offload.translate import barrier_place, gpu_module, narrow_cast, narrow_dimension
+from mlir_offload.translate import barrier_place, gpu_module, narrow_cast
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,
     has_tensors,
@@ -339,7 +339,7 @@ def unwrapped(
     if marks_barriers:
         barrier_place.mark_barriers(body, locations)
     if triple == AMDGPU_TRIPLE:
-        narrow_dimension.widen_dimensions(body)
+        narrow_cast.widen_dimensions(body)
     if triple == NVPTX_TRIPLE:
         # mlir-translate 22 would verify for others that no alloca lies where memref.alloca puts it.
         signature = module.operation.signature

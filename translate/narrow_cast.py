@@ -1,6 +1,7 @@
-"""Casts that are left where some passes know that `index` has 32 bits in a kernel, and others do not.
+"""What is left where some passes know that `index` has 32 bits in a kernel, and others do not: casts and dimensions.
 
-convert-vector-to-llvm has no option for the width: it takes 64 bits, next to operations that were lowered with 32.
+convert-vector-to-llvm has no option for the width: it takes 64 bits, next to operations that were lowered with 32. For the sizes of blocks and grids on AMD GPUs mlir-translate 19 and 22 call
+functions that return 64 bits, whatever the type of the operation.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from mlir_offload.translate.mlir.syntax import MLIR, integer_width, parse_shaped
 
 CAST = "builtin.unrealized_conversion_cast"
 _STRUCT, _ARRAY = "!llvm.struct<(", "array<"
+_DIMENSIONS = frozenset(
+    f"rocdl.{of}.dim.{dimension}" for of in ("grid", "workgroup") for dimension in "xyz"
+)
+_RETURNED = "i64"
 
 
 def resolve_casts(functions: Iterable[Operation]) -> None:
@@ -108,3 +113,21 @@ def _members(struct: str) -> Iterator[tuple[Place, str]]:
             yield from (((number, index), element) for index in range(int(count)))
         else:
             yield (number,), f"!llvm.{member}" if member.startswith("ptr") else member
+
+
+def widen_dimensions(functions: Iterable[Operation]) -> None:
+    """Let such operations return what is called, and make the narrow number of that."""
+    rewriter = Rewriter("%mo_dimension_")
+    for function in functions:
+        for region in function.regions:
+            rewriter.rewrite(region, lambda one: _widen if _is_narrow(one) else None)
+
+
+def _is_narrow(operation: Operation) -> bool:
+    return operation.name in _DIMENSIONS and operation.result_types != [_RETURNED]
+
+
+def _widen(rewriter: Rewriter, operation: Operation) -> None:
+    wide = rewriter.value(operation.name, (), _RETURNED)
+    narrow = rewriter.value("llvm.trunc", (wide,), operation.result_types[0])
+    rewriter.replace(operation, (narrow,))

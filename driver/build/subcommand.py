@@ -16,12 +16,12 @@ from mlir_offload.driver.build import device_only, manifest, staged, unlisted, w
 from mlir_offload.driver.build import preprocess as build_preprocess
 from mlir_offload.driver.build import source as build_source
 from mlir_offload.driver.compile import embed, guard
-from mlir_offload.driver.compile import header as compile_header
 from mlir_offload.driver.compile import kind_build as compile_preload
 from mlir_offload.driver.compile import normalize as compile_normalize
 from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.compile.outputs import (
     check_outputs,
+    make_header,
     remove_outputs_on_failure,
     write_compile_commands,
     write_depfiles,
@@ -176,7 +176,7 @@ def _make(context: BuildContext) -> list[Path]:
         if context.options.mode in _EARLY:
             return _stop_early(context)
         if context.options.header is not None:
-            header = compile_header.make_header(context)
+            header = make_header(context)
             if context.options.mode is Mode.HEADER:
                 return [header]
             # C and C++ of the same call may include it.

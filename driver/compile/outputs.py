@@ -1,4 +1,4 @@
-"""What a build writes next to its outputs, and what becomes of older outputs when it fails."""
+"""What a build writes next to its outputs: the C header, dependency files, how it compiles; and what becomes of older outputs when it fails."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile import compile_commands, gpu_cpp, host_code
+from mlir_offload.driver.compile import compile_commands, gpu_cpp, host_code, normalize
 from mlir_offload.driver.compile.context import (
     STANDARD_STREAM,
     BuildContext,
@@ -30,6 +30,7 @@ from mlir_offload.driver.option.command_line import (
     read_besides,
 )
 from mlir_offload.driver.option.compile_options import DepfileRequest
+from mlir_offload.driver.step import split_file
 from mlir_offload.driver.system.workspace import check_output, publish
 from mlir_offload.toolchain.errors import MlirOffloadError
 
@@ -144,3 +145,22 @@ def write_depfiles(context: BuildContext) -> None:
             context.executor.print_file(made)
         else:
             context.executor.place(made, Path(planned.file))
+
+
+def make_header(context: BuildContext) -> Path:
+    """Write the header that `--emit-header=` asks for, in the workspace."""
+    programs = {
+        source: normalize.normalized(made.parent)
+        for source, made in context.compiled.items()
+        if source.suffix in MLIR_SUFFIXES
+    }
+    for normal in programs.values():
+        context.wait_for(normal)
+    # In a directory of its own, as it may bear any name.
+    output = context.workspace / "header" / (context.options.header or Path()).name
+    context.executor.make_directory(output.parent)
+    step = split_file.Header(
+        sources=tuple(programs.values()), programs=tuple(programs), output=output
+    )
+    context.executor.step(step)
+    return output

@@ -1,16 +1,28 @@
-"""Failures of a link whose cause the tools do not tell."""
+"""Failures of a link whose cause the tools do not tell: which file calls what is missing, which image is rejected.
+
+The linker wrapper names neither the object nor the image that its bitcode reader stops at.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
-from mlir_offload.driver.link.undefined import explain_undefined
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.reread import reader_command
 from mlir_offload.driver.message.journal import ToolRun
-from mlir_offload.driver.message.tool_error import tool_error
+from mlir_offload.driver.message.tool_error import explained, tool_error
+from mlir_offload.offload.container.binary import PackagedImage
+from mlir_offload.offload.device.symbols import read_device_symbols
+from mlir_offload.offload.image import is_bitcode
+from mlir_offload.offload.link.held_image import runs_on_host
 from mlir_offload.offload.link.objects import ObjectContents
-from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
+from mlir_offload.offload.skew.check import image_name
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, VerificationError
+from mlir_offload.translate.cpu.foreign import source_name
 
 _NO_STUB = re.compile(r"undefined (?:reference|symbol).*__device_stub__")
 _OTHER_CODE_OBJECT = "incompatible ABI version"
@@ -21,6 +33,16 @@ _SLIM_HINT = (
     "INTERPROCEDURAL_OPTIMIZATION)"
 )
 _UNDEFINED = re.compile(r"undefined", re.IGNORECASE)
+# As lld, GNU ld and nvlink have it.
+_NAME = re.compile(r"[Uu]ndefined (?:hidden )?(?:symbol: |reference to [`'])([\w.$]+)")
+_MOST_IMAGES = 256
+_HINT = "name the file on the link line that defines it as a public func.func, compiled for {arch} with -fgpu-rdc"
+_CPU_HINT = (
+    "; a function that waits for other threads has to be declared 'convergent', "
+    "and one that uses workgroup memory is called in its own file only"
+)
+_HEAD_BYTES = 4
+_MOST_READ_AGAIN = 64
 
 
 def diagnose_link(
@@ -62,3 +84,77 @@ def _slim_object(words: Sequence[str]) -> str:
             if _SLIM in content:
                 return word
     return ""
+
+
+def explain_undefined(
+    error: MlirOffloadError, contents: Sequence[ObjectContents], stderr: str
+) -> None:
+    """Let the error of a link say which file calls a device function that no other has for its GPU."""
+    names = dict.fromkeys(_NAME.findall(stderr))
+    found = None
+    # What the tool said of a damaged image says more.
+    with contextlib.suppress(VerificationError):
+        found = next(_missing(contents, tuple(names)), None) if names else None
+    if found is None:
+        return
+    name, arch, location = found
+    error.message = f"no file has the device function '{source_name(name)}' for {arch}"
+    error.hint = _HINT.format(arch=arch) + (_CPU_HINT if name != source_name(name) else "")
+    if not error.location.startswith(f"{location}:"):
+        error.location = location
+
+
+def _missing(
+    contents: Sequence[ObjectContents], names: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
+    pairs = ((item, image) for item in contents for image in item.images)
+    images = [
+        (item.location, image, read_device_symbols(image.content))
+        for item, image in islice(pairs, _MOST_IMAGES)
+    ]
+    for name in names:
+        having = {(image.triple, image.arch) for _, image, own in images if name in own.defined}
+        for location, image, own in images:
+            if name in own.undefined and (image.triple, image.arch) not in having:
+                is_host = runs_on_host(image) and not image.arch
+                yield name, "the CPU" if is_host else image.arch, location
+
+
+def diagnose_rejected(
+    context: BuildContext,
+    contents: Sequence[ObjectContents],
+    diagnose: Callable[[ToolRun], MlirOffloadError],
+    run: ToolRun,
+) -> MlirOffloadError:
+    """Return the error for a link that failed, with the image that its bitcode reader stopped at."""
+    error = explained(diagnose(run), run.completed, run.workspace)
+    if error.rule and not error.location:
+        for item, image in _bitcode_images(contents):
+            if _is_refused(context, image):
+                name = image_name(image.kind, image.triple, image.arch)
+                error.message = f"image {name}: {error.message}"
+                error.location = item.location
+                break
+    return error
+
+
+def _bitcode_images(
+    contents: Sequence[ObjectContents],
+) -> Iterator[tuple[ObjectContents, PackagedImage]]:
+    found = (
+        (item, image)
+        for item in contents
+        for image in item.images
+        if is_bitcode(image.content.head(_HEAD_BYTES))
+    )
+    return (pair for _, pair in zip(range(_MOST_READ_AGAIN), found, strict=False))
+
+
+def _is_refused(context: BuildContext, image: PackagedImage) -> bool:
+    """Return whether the linking clang cannot read an image."""
+    path = context.workspace / "rejected.bc"
+    path.write_bytes(image.content.whole())
+    return (
+        context.executor.runner.run(reader_command(context.llvm.tool("clang"), path)).returncode
+        != 0
+    )

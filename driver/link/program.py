@@ -23,7 +23,6 @@ from mlir_offload.driver.compile.linked_image import (
     with_linked_images,
 )
 from mlir_offload.driver.link import error as link_error
-from mlir_offload.driver.link import rejected_image
 from mlir_offload.driver.link.device_link import DeviceLink, device_link, link_directory
 from mlir_offload.driver.link.read_files import note_read_files, noting_arguments
 from mlir_offload.driver.link.relocatable_links import DeviceLinkedInputs, isolate_duplicates
@@ -149,7 +148,7 @@ def _diagnose(
     """Return the error for a link that failed; only then all that is known of releases is loaded."""
     failed = partial(link_error.diagnose_link, prepared.apart, prepared.remaining)
     run = ToolRun(completed, context.workspace, context.executor.sources)
-    error = rejected_image.diagnose_rejected(context, contents, failed, run)
+    error = link_error.diagnose_rejected(context, contents, failed, run)
     folders = runner_library_folders(context)
     explain_missing(error, completed.stderr, context.mlir.version.major, folders)
     return error

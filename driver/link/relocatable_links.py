@@ -19,13 +19,14 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.link.device_link import DeviceLink
 from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
 from mlir_offload.driver.option.command_line import as_operand
-from mlir_offload.driver.step.members import (
+from mlir_offload.driver.step.object_file import (
+    Detach,
+    Members,
     archive_command,
     link_items_of,
     member_content,
     member_file,
 )
-from mlir_offload.driver.step.object_file import Detach, Members
 from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.archive import iterate_members

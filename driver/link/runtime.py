@@ -13,8 +13,12 @@ from mlir_offload.driver.compile.kind_build import runtime_libraries
 from mlir_offload.driver.compile.runtime_cache import compile_runtime_source
 from mlir_offload.driver.option.command_line import Mode
 from mlir_offload.offload.link.objects import ObjectContents
-from mlir_offload.offload.memref_copy import MEMREF_COPY, memref_copy_compile_command
-from mlir_offload.offload.runtime import runtime_compile_command, runtime_source
+from mlir_offload.offload.runtime import (
+    MEMREF_COPY,
+    memref_copy_compile_command,
+    runtime_compile_command,
+    runtime_source,
+)
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Kind, all_kinds
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.option.command_line import LinkItem, parse_link_line
-from mlir_offload.driver.step.members import member_file
-from mlir_offload.driver.step.object_file import Members
+from mlir_offload.driver.step.object_file import Members, member_file
 from mlir_offload.offload.container.archive import is_archive, iterate_members
 from mlir_offload.offload.link.held_image import runs_on_host
 from mlir_offload.toolchain.byte_view import open_view

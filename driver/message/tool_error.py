@@ -10,10 +10,9 @@ from pathlib import Path, PurePath
 from msgspec import Struct
 
 from mlir_offload.driver.message.journal import ToolRun
-from mlir_offload.driver.message.tool_rule import explained
 from mlir_offload.toolchain import errors
 from mlir_offload.toolchain.errors import MlirOffloadError, Note, ToolFailedError, joined
-from mlir_offload.toolchain.process import tool_failed
+from mlir_offload.toolchain.process import Completed, tool_failed
 from mlir_offload.toolchain.skew.rule import rule_said
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.mlir.symbol import find_symbol
@@ -30,6 +29,7 @@ _REFERENCE = re.compile(
     r">>> (?:referenced by|defined at|defined in) (?P<file>.+?)(?::(?P<line>\d+))?(?: \(.*\))?"
 )
 _OBJECT = re.compile(r">>>\s{2,}(?P<object>\S.*?):?\((?P<part>[^()]*)\)")
+_IR_SUFFIXES = (".bc", ".ll")
 
 
 class _Row(Struct, frozen=True):
@@ -157,3 +157,19 @@ def _is_temporary(run: ToolRun, file: str) -> bool:
 def _only_source(run: ToolRun) -> str:
     sources = {str(source) for source in run.sources.values()}
     return sources.pop() if len(sources) == 1 else ""
+
+
+def explained(error: MlirOffloadError, completed: Completed, workspace: Path) -> MlirOffloadError:
+    """Return the error of a tool that failed, with the rule that its words tell of and its hint.
+
+    The file that it stopped at is named where the user handed it in, outside of the workspace.
+    """
+    rule = rule_said(completed.stderr) if isinstance(error, ToolFailedError) else None
+    if rule is None or error.rule:
+        return error
+    error.rule, error.hint = rule.name, rule.hint
+    if not error.location:
+        files = (Path(word) for word in completed.command.argv if word.endswith(_IR_SUFFIXES))
+        given = (str(path) for path in files if workspace not in path.parents)
+        error.location = next(given, "")
+    return error

@@ -256,7 +256,7 @@ _ALL = (
     ),
     Subcommand(
         "learn",
-        "learn.subcommand:run_learn",
+        "learn:run_learn",
         "probe an LLVM that the tables do not cover",
         "Show what the tools of an LLVM tell of its release, next to the nearest release that is known.",
         ("[options]",),

@@ -53,7 +53,7 @@ from mlir_offload.driver.step.image_container import (
     write_image,
 )
 from mlir_offload.driver.step.launcher import choose_launcher
-from mlir_offload.driver.step.members import archive_command, write_member_list
+from mlir_offload.driver.step.object_file import archive_command, write_member_list
 from mlir_offload.driver.step.split_file import SplitFiles, load_split_files, refuse_objects
 from mlir_offload.driver.system.depfile import quote_for_make, render_rule
 from mlir_offload.driver.system.parallel import JobSlots

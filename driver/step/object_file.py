@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from mlir_offload.driver.step.members import write_members
+from mlir_offload.driver.option.command_line import parse_link_line
 from mlir_offload.driver.step.step import Keyed, Step, write_text
+from mlir_offload.offload.container.archive import ArchiveMember, iterate_members
 from mlir_offload.offload.link.collision import detach_object
 from mlir_offload.offload.link.dummy_image import render_dummy_image
 from mlir_offload.offload.link.relocatable_adapter import (
@@ -13,7 +15,10 @@ from mlir_offload.offload.link.relocatable_adapter import (
     write_relocatable_linker,
 )
 from mlir_offload.offload.runtime import read_runtime_symbols
-from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.byte_view import ByteView, open_view
+from mlir_offload.toolchain.process import Command
+
+MEMBER_LIST = "members.txt"
 
 
 class DummyImage(Step, frozen=True, kw_only=True, tag="dummy-image"):
@@ -89,3 +94,49 @@ class RuntimeSymbols(Step, frozen=True, kw_only=True, tag="runtime-symbols"):
         symbols = read_runtime_symbols(self.source)
         write_text(self.output, "".join(f"{name}\n" for name in symbols.internal))
         write_text(self.weak, "".join(f"{name}\n" for name in symbols.public))
+
+
+def link_items_of(link_items: Sequence[str], library: Path) -> Iterator[str]:
+    """Return the words of a link line that name a library, as a file or by `-l`."""
+    return (word.text for word in parse_link_line(link_items) if word.path == library)
+
+
+def member_content(member: ArchiveMember) -> ByteView:
+    """Return the bytes of a member, wherever they lie. Raises InputOutputError."""
+    if member.content is not None:
+        return member.content
+    with open_view(member.file or Path(member.name)) as view:
+        return view
+
+
+def member_file(directory: Path, ordinal: int, name: str) -> Path:
+    """Return where `write_members` puts a member: its own name, in a directory of its own."""
+    return directory / str(ordinal) / (Path(name).name or "member")
+
+
+def write_members(library: Path, directory: Path) -> None:
+    """Write every member of a library to a file, and the list of them in their order."""
+    paths = []
+    with open_view(library) as view:
+        for ordinal, member in enumerate(iterate_members(view)):
+            path = member_file(directory, ordinal, member.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(member_content(member).whole())
+            paths.append(path)
+    write_member_list(paths, directory)
+
+
+def write_member_list(paths: Iterable[Path], directory: Path) -> None:
+    """Write the list of files that `archive_command` makes a library of."""
+    # llvm-ar reads quoted words, in which a backslash escapes.
+    quoted = (str(path).replace("\\", "\\\\").replace('"', '\\"') for path in paths)
+    text = "".join(f'"{path}"\n' for path in quoted)
+    (directory / MEMBER_LIST).write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
+def archive_command(archiver: Path, directory: Path, output: Path) -> Command:
+    """Return the command that makes a library of the files that are listed.
+
+    `q` keeps members of equal names apart.
+    """
+    return Command((str(archiver), "qcs", str(output), f"@{directory / MEMBER_LIST}"))

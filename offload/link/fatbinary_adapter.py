@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mlir_offload.offload.abi import fatbinary_without_image, load_abi
-from mlir_offload.offload.device.ptxas_adapter import ptxas_script
 from mlir_offload.toolchain.errors import InputOutputError
 
 if TYPE_CHECKING:
@@ -40,6 +39,20 @@ for argument do
       esac ;;
   esac
   set -- "$@" "$argument"
+done
+exec {program} "$@"
+"""
+_PTXAS_SCRIPT = """\
+#!/bin/sh
+# Where PTX names a file without its time and size, ptxas looks for the file and writes down what it
+# finds. The PTX is a temporary file of the clang that calls this.
+for argument do
+  case $argument in
+    *.s)
+      sed 's/^[[:blank:]]*\\.file[[:blank:]][[:blank:]]*[0-9][0-9]*[[:blank:]][[:blank:]]*"[^"]*"[[:blank:]]*$/&, {seconds}, 1/' \\
+        "$argument" >"$argument.timed" && mv "$argument.timed" "$argument" || exit 1
+      ;;
+  esac
 done
 exec {program} "$@"
 """
@@ -171,3 +184,11 @@ def _place_libdevice(folder: Path, libdevice: Path | None) -> None:
         target = folder / libdevice.name
         target.unlink(missing_ok=True)
         target.symlink_to(libdevice.absolute())
+
+
+def ptxas_script(program: Sequence[str], seconds: int) -> str:
+    """Return the text of the adapter, a plain `sh` script that ends in the real program.
+
+    `program` is that, with the arguments that each call gets.
+    """
+    return _PTXAS_SCRIPT.format(program=shlex.join(program), seconds=max(seconds, 1))

@@ -16,7 +16,7 @@ from mlir_offload.offload.host import module_objects
 from mlir_offload.offload.host.object_entry import HostEntry, read_entries
 from mlir_offload.offload.learned_section import LEARNED_SECTION, read_learned
 from mlir_offload.offload.link.runner_library import load_runner_table
-from mlir_offload.offload.memref_copy import MEMREF_COPY
+from mlir_offload.offload.runtime import MEMREF_COPY
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.tables import LearnedRelease

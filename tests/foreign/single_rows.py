@@ -23,9 +23,9 @@ from foreign.limits import conventions  # noqa: E402
 from foreign.reader import Reader, print_differences  # noqa: E402
 
 from mlir_offload.toolchain.bitcode.global_value import load_conventions  # noqa: E402
-from mlir_offload.toolchain.skew.intrinsics import load_intrinsics  # noqa: E402
 from mlir_offload.toolchain.skew.ir_feature import load_ir_features  # noqa: E402
 from mlir_offload.toolchain.skew.limits import load_limits  # noqa: E402
+from mlir_offload.toolchain.skew.symbol import load_intrinsics  # noqa: E402
 
 _X86 = "x86_64-unknown-linux-gnu"
 _NVPTX, _AMDGPU = "nvptx64-nvidia-cuda", "amdgcn-amd-amdhsa"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.hostile import bit_flips, spliced, survives, truncations
 
-from mlir_offload.driver.step.members import write_members
+from mlir_offload.driver.step.object_file import write_members
 from mlir_offload.offload.container.archive import is_archive, iterate_members
 from mlir_offload.offload.file.contents_reader import read_contents
 from mlir_offload.offload.link.objects import read_objects

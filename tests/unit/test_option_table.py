@@ -32,7 +32,7 @@ BY_CLICK = {
     "build": "project.subcommand:_command",
     "check": "check:check",
     "doctor": "doctor.subcommand:doctor",
-    "learn": "learn.subcommand:learn",
+    "learn": "learn:learn",
     "extract": "extract:extract",
     "inspect": "inspect.subcommand:inspect",
     "toolchains": "toolchains:toolchains",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.offload.device.ptxas_adapter import ptxas_script
+from mlir_offload.offload.link.fatbinary_adapter import ptxas_script
 
 
 @pytest.mark.parametrize("seconds", [0, 86400])

@@ -21,9 +21,9 @@ from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.cuda_driver import load_drivers, parse_drivers
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.ptx import load_nvptx_table
-from mlir_offload.toolchain.skew.intrinsics import load_intrinsics, parse_intrinsics
 from mlir_offload.toolchain.skew.limits import load_limits, parse_limits
 from mlir_offload.toolchain.skew.rule import load_rules, parse_rules, rule_said
+from mlir_offload.toolchain.skew.symbol import load_intrinsics, parse_intrinsics
 from mlir_offload.toolchain.skew.text import load_constructs, parse_constructs
 from mlir_offload.toolchain.tables import load_table
 

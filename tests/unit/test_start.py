@@ -64,7 +64,7 @@ READERS = frozenset(
         "offload.container.contents",
         "offload.skew.check",
         "offload.interface.function",
-        "driver.link.rejected_image",
+        "driver.link.error",
     )
 )
 # OpenSSL's library, which takes longer to load than a small program to read, hashes device code of libraries.

@@ -43,6 +43,11 @@ _BORROWS_STREAM = ir_pattern(
     "|MemsetMemRef|StreamSynchronize|StreamWaitEvent|EventRecord``number?`("
 )
 _FUNCTIONS = frozenset({"func.func", "llvm.func"})
+_MAIN_PARAMETERS = ("i32", "!llvm.ptr", "!llvm.ptr")
+_LONGEST = 64
+_UNRANKED = "memref<*x"
+# What an unranked memref is lowered to.
+_LOWERED_MEMREF = ["i64", "!llvm.ptr"]
 
 
 def check_host(text: str) -> None:
@@ -193,10 +198,6 @@ def _uses(line: str, value: str) -> bool:
     return value in line and value in _VALUE.findall(line)
 
 
-_MAIN_PARAMETERS = ("i32", "!llvm.ptr", "!llvm.ptr")
-_LONGEST = 64
-
-
 def check_main(operations: Iterable[Operation], locations: Locations) -> None:
     """Raise SourceError for a `main` that does not get what it takes, or whose result is lost."""
     for operation in operations:
@@ -219,11 +220,6 @@ def check_main(operations: Iterable[Operation], locations: Locations) -> None:
 def _is_status(kind: str) -> bool:
     is_signless = kind.startswith("i") and 0 < integer_width(kind) <= _LONGEST
     return kind == "index" or is_signless
-
-
-_UNRANKED = "memref<*x"
-# What an unranked memref is lowered to.
-_LOWERED_MEMREF = ["i64", "!llvm.ptr"]
 
 
 class _Signature(Struct, frozen=True):

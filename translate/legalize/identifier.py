@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mlir_offload.translate.legalize.arith import binary, convert
-from mlir_offload.translate.legalize.rewriter import DeviceRewriter
-from mlir_offload.translate.legalize.thread import linear_thread_id, threads_of_block
-from mlir_offload.translate.mlir.operation import Operation
+
+if TYPE_CHECKING:
+    from mlir_offload.translate.legalize.rewriter import DeviceRewriter
+    from mlir_offload.translate.mlir.operation import Operation, Value
 
 
 def subgroup_size(rewriter: DeviceRewriter, operation: Operation) -> None:
@@ -42,3 +45,17 @@ def cluster_dim_blocks(rewriter: DeviceRewriter, operation: Operation) -> None:
     dimension = operation.attribute("dimension").enumerator
     blocks = rewriter.value(f"nvvm.read.ptx.sreg.cluster.nctaid.{dimension}", (), "i32")
     rewriter.replace(operation, (convert(rewriter, "index_cast", blocks, "index"),))
+
+
+def linear_thread_id(rewriter: DeviceRewriter) -> Value:
+    """Make the number of the thread in its block, along x, then y, then z."""
+    x, y, z = rewriter.dimensions("thread_id")
+    width, height = (rewriter.identifier("block_dim", dimension) for dimension in "xy")
+    row = binary(rewriter, "addi", binary(rewriter, "muli", z, height), y)
+    return binary(rewriter, "addi", binary(rewriter, "muli", row, width), x)
+
+
+def threads_of_block(rewriter: DeviceRewriter) -> Value:
+    """Make the number of threads in the block."""
+    x, y, z = rewriter.dimensions("block_dim")
+    return binary(rewriter, "muli", binary(rewriter, "muli", x, y), z)

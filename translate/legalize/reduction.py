@@ -13,9 +13,9 @@ from msgspec import Struct
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.legalize.arith import binary, compare, convert, either, i32, select
 from mlir_offload.translate.legalize.distribution import elements, joined, vector_type
+from mlir_offload.translate.legalize.identifier import linear_thread_id, threads_of_block
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.legalize.shuffle import Shuffle, carrier_of, check_lanes, shuffle
-from mlir_offload.translate.legalize.thread import linear_thread_id, threads_of_block
 from mlir_offload.translate.mlir.operation import Operation, Region, Value
 
 # The operation on integers and that on floating-point numbers.

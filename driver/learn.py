@@ -1,18 +1,29 @@
-"""Learned rows as a patch to the tables, each with its source and its date."""
+"""Show what the tools of a build of LLVM tell, next to what the tables say of the nearest release."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import os
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import yaml
 from msgspec import Struct
+from rich.console import Console
+from rich.table import Table
 
-from mlir_offload.driver.tools.calibration import as_values, table_values
+from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option.click_command import call, command
+from mlir_offload.driver.tools.calibration import as_values, learn_toolchain, table_values
+from mlir_offload.driver.tools.choose import choose_toolkit, places_for
+from mlir_offload.driver.tools.family import PART_PROGRAMS, Family, program_families
+from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.learned_row import (
     LearnedRow,
     MissingPassesRow,
@@ -20,10 +31,100 @@ from mlir_offload.toolchain.learned_row import (
     ProgramsRow,
     list_of,
 )
+from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.search import SearchPlaces, find_llvm
 from mlir_offload.toolchain.tables import LearnedRelease
+from mlir_offload.toolchain.target import all_kinds
 
+# A pipe has no width: wide enough that a data layout stays in one piece.
+_PIPE_WIDTH = 240
+_EQUAL = "the same"
 _FOLDERS = {"offload_abi": "offload", "nvptx_layout": "translate", "pipelines": "translate"}
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+@command("learn")
+@click.pass_obj
+def learn(runner: Runner, *, llvm: str, as_json: bool, patch: bool) -> int:
+    """Ask the tools of an LLVM for all that the tables hold of a release.
+
+    Exit status 4 where its tools do what this driver cannot follow, or contradict each other.
+    """
+    places = places_for(llvm)
+    chosen = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=())
+    families, cuda = _families(chosen), _cuda(places, runner)
+    release = learn_toolchain(chosen, families, runner, is_quiet=True, cuda=cuda)
+    if as_json:
+        text = msgspec.json.format(release.text.encode(), indent=1).decode() + "\n"
+        sys.stdout.write(text)
+    elif patch:
+        sys.stdout.write(render_patch(release, os.environ))
+    else:
+        show_table(release, str(chosen.prefix))
+    if not chosen.has("clang"):
+        show_note(f"{chosen.prefix} has no clang: {chosen.hint_for('clang')}")
+    return _status(release)
+
+
+def run_learn(arguments: Sequence[str], runner: Runner) -> int:
+    """Run `mlir-offload learn`; return its exit status. Raises UsageError, ToolchainError."""
+    return int(call(learn, arguments, runner) or 0)
+
+
+def _families(llvm: LlvmToolchain) -> list[Family]:
+    device = [Family.ABI, Family.NVPTX, Family.AMDGPU] if llvm.has("clang") else []
+    device += [Family.LINKS, Family.FORMS] if llvm.has("clang-linker-wrapper") else []
+    if not llvm.can_lower:
+        return device
+    programs = program_families(llvm, all_kinds())
+    return [*device, Family.RECIPE, *programs, *(PART_PROGRAMS if programs else ())]
+
+
+def _cuda(places: SearchPlaces, runner: Runner) -> Path | None:
+    """Return the root of the CUDA toolkit that would be chosen, if there is one."""
+    with contextlib.suppress(ToolchainError):
+        toolkit = choose_toolkit(places, runner)
+        return toolkit.root
+    return None
+
+
+def _status(release: LearnedRelease) -> int:
+    failed = any(isinstance(row, ProgramsRow) and row.failed for row in release.rows)
+    return CompatibilityError.exit_status if release.refused or failed else 0
+
+
+def show_table(release: LearnedRelease, place: str) -> None:
+    """Print each list of rows: what was learned, and what the nearest release has."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_PIPE_WIDTH)
+    console.print(f"LLVM {release.version} in {place}: {release.probes} probes", markup=False)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("table", f"LLVM {release.version}", f"LLVM {release.nearest}"):
+        table.add_column(heading, overflow="fold")
+    for row in release.rows:
+        own, near = as_values(row), table_values(row, release.nearest)
+        for name, value in own.items():
+            is_equal = value == near.get(name)
+            table.add_row(
+                f"{list_of(row)}: {name}",
+                _shown(value),
+                _EQUAL if is_equal else _shown(near.get(name)),
+            )
+    console.print(table, markup=False)
+    for one in release.assumed:
+        console.print(f"assumed as in LLVM {release.nearest}: {one}", markup=False, soft_wrap=True)
+    for one in release.refused:
+        console.print(f"refused: {one}", markup=False, soft_wrap=True)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_shown(one)}" for key, one in value.items()) or "none"
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    return "none" if value in ("", None) else str(value)
 
 
 class _Edit(Struct, frozen=True):
