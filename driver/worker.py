@@ -20,8 +20,8 @@ from typing import IO, NoReturn
 
 from msgspec import Struct, field
 
+from mlir_offload.driver.build.subcommand import modules_for
 from mlir_offload.driver.cli import main
-from mlir_offload.driver.compile.kind_build import modules_for
 from mlir_offload.driver.tools.toolchain_id import own_identity
 from mlir_offload.toolchain.target import Kind
 

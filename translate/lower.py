@@ -15,7 +15,7 @@ from mlir_offload.toolchain.errors import SourceError, ToolFailedError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, as_operand
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, SPIRV_TRIPLE, kind_of_triple
-from mlir_offload.translate import barrier_place, gpu_module, narrow_cast
+from mlir_offload.translate import barrier_place, fast_math, gpu_module, narrow_cast
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,
     has_tensors,
@@ -46,12 +46,6 @@ _RESOURCES = "{-#"
 _MARK = "; ModuleID = "
 # What mlir-translate takes for the border of two inputs.
 _BORDER = "\n// -----\n"
-_FLAGS = "#llvm.fastmath"
-_CONTRACT = "contract"
-# `fast` is all of them (llvm/IR/FMF.h).
-_OTHERS = ("nnan", "ninf", "nsz", "arcp", "afn", "reassoc")
-_ALONE = "none"
-_FUSED = frozenset({"llvm.fadd", "llvm.fmul", "llvm.fneg", "llvm.fsub"})
 _NVGPU, _MATRIX = b"nvgpu", b"mma_matrix"
 # For the host as for NVIDIA: the dialect is there where another pipeline has lowered the program.
 _LOWERED = {
@@ -138,33 +132,6 @@ def ir_modules(text: str) -> list[str]:
     # A string has its line ends escaped: no line of another meaning begins so.
     _, *modules = f"\n{text}".split(f"\n{_MARK}")
     return [f"{_MARK}{module.rstrip()}\n" for module in modules]
-
-
-def set_contraction(operations: Iterable[Operation], contraction: Contraction) -> None:
-    """Change the flags of lowered operations, and of those inside of them."""
-    if contraction is Contraction.ON:
-        return
-    for operation in operations:
-        for inner in (operation, *operation.walk_inside()):
-            is_meant = contraction is Contraction.OFF or inner.name in _FUSED
-            if is_meant and "fastmath<" in inner.head:
-                _change(inner, contraction)
-
-
-def _change(operation: Operation, contraction: Contraction) -> None:
-    properties = operation.properties
-    for name, value in properties.items():
-        if value.name == _FLAGS:
-            flags = _changed(value.body.split(", "), contraction)
-            properties[name] = Attribute(f"{_FLAGS}<{', '.join(flags)}>")
-
-
-def _changed(flags: list[str], contraction: Contraction) -> list[str]:
-    if flags == ["fast"]:
-        return flags if contraction is Contraction.FAST else list(_OTHERS)
-    left = [flag for flag in flags if flag not in {_CONTRACT, _ALONE}]
-    added = [_CONTRACT] if contraction is Contraction.FAST else []
-    return [*left, *added] or [_ALONE]
 
 
 def normalize_command(
@@ -335,7 +302,9 @@ def unwrapped(
     for operation in body:
         if not (keeps_functions and _is_public(operation)):
             _internalize(operation)
-    set_contraction(body, contraction)
+    if contraction is not Contraction.ON:
+        # Most calls load nothing for this.
+        fast_math.set_contraction(body, contraction)
     if marks_barriers:
         barrier_place.mark_barriers(body, locations)
     if triple == AMDGPU_TRIPLE:

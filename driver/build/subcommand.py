@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -15,8 +16,7 @@ from msgspec.structs import replace
 from mlir_offload.driver.build import device_only, manifest, staged, unlisted, why
 from mlir_offload.driver.build import preprocess as build_preprocess
 from mlir_offload.driver.build import source as build_source
-from mlir_offload.driver.compile import embed, guard
-from mlir_offload.driver.compile import kind_build as compile_preload
+from mlir_offload.driver.compile import embed, guard, kind_build
 from mlir_offload.driver.compile import normalize as compile_normalize
 from mlir_offload.driver.compile.context import Build, BuildContext, open_build
 from mlir_offload.driver.compile.outputs import (
@@ -60,7 +60,7 @@ from mlir_offload.offload.kind_format import check_targets
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.tables import LEARNED, known_release
-from mlir_offload.toolchain.target import HOST, Target, uses_cuda, uses_rocm
+from mlir_offload.toolchain.target import HOST, Kind, Target, all_kinds, uses_cuda, uses_rocm
 from mlir_offload.translate import prefix_map
 
 if TYPE_CHECKING:
@@ -68,6 +68,19 @@ if TYPE_CHECKING:
     from mlir_offload.offload.link.objects import ObjectContents
 
 
+# In the order in which a compilation comes to them.
+_ALWAYS = (
+    "mlir_offload.driver.step.split_file",
+    "mlir_offload.translate.legalize.split",
+    "mlir_offload.translate.host.module",
+)
+# What compiles for a kind runs in other processes then, if at all.
+_LAUNCHED = ("mlir_offload.driver.compile.launched", "mlir_offload.toolchain.ptx")
+_LATE = (
+    "mlir_offload.driver.step.image_file",
+    "mlir_offload.offload.host.embed",
+)
+_LINK = ("mlir_offload.driver.link.program",)
 _TEXT_ONLY = frozenset((Mode.PREPROCESSED, Mode.RULE))
 _EARLY = _TEXT_ONLY | {Mode.SYNTAX, Mode.DEVICE}
 # What these make depends on no device.
@@ -183,11 +196,39 @@ def _make(context: BuildContext) -> list[Path]:
             context.executor.place(header, context.options.header)
         kinds = frozenset(target.kind for target in context.targets)
         links = context.options.mode is Mode.LINK
-        compile_preload.preload(kinds, launched=context.launched is not None, links=links)
+        _preload(kinds, launched=context.launched is not None, links=links)
         device = build_source.compile_inputs(context)
         if links:
             return [program.link(context, device)]
         return list(context.compiled.values())
+
+
+def _preload(kinds: frozenset[Kind], *, launched: bool = False, links: bool = False) -> None:
+    """Start loading what a compilation for these kinds will need; return at once."""
+    names = modules_for(kinds, launched=launched, links=links)
+    threading.Thread(target=_load, args=(names,), daemon=True).start()
+
+
+def modules_for(
+    kinds: frozenset[Kind], *, launched: bool = False, links: bool = False
+) -> Iterator[str]:
+    """Yield the modules that a compilation for these kinds will need; a kind's own tells the others."""
+    yield from _ALWAYS
+    own = tuple(kind for kind in all_kinds() if kind in kinds)
+    for kind in own:
+        yield kind_build.BUILDS.module(kind)
+        yield from () if launched else kind_build.build_of(kind).modules
+    yield from _LAUNCHED if launched else ()
+    yield from _LATE
+    if links:
+        yield from _LINK
+        for kind in own:
+            yield from kind_build.build_of(kind).link_modules
+
+
+def _load(names: Iterator[str]) -> None:
+    for name in names:
+        import_module(name)
 
 
 def _stop_early(context: BuildContext) -> list[Path]:

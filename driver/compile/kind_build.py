@@ -1,12 +1,10 @@
-"""What the driver does for a device kind: the questions, who answers them, and what is loaded for it.
+"""What the driver does for a device kind: the questions, and who answers them.
 
 The questions are about device modules, the answers are device images on disk.
 """
 
 from __future__ import annotations
 
-import importlib
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -166,21 +164,6 @@ def user_libraries(
         library.check_library(path, target, context.consumer)
         context.dependencies.add(source, path, target=str(target))
     return tuple(chosen)
-
-
-# In the order in which a compilation comes to them.
-_ALWAYS = (
-    "mlir_offload.driver.step.split_file",
-    "mlir_offload.translate.legalize.split",
-    "mlir_offload.translate.host.module",
-)
-# What compiles for a kind runs in other processes then, if at all.
-_LAUNCHED = ("mlir_offload.driver.compile.launched", "mlir_offload.toolchain.ptx")
-_LATE = (
-    "mlir_offload.driver.step.image_file",
-    "mlir_offload.offload.host.embed",
-)
-_LINK = ("mlir_offload.driver.link.program",)
 
 
 class CppLanguage(Struct, frozen=True):
@@ -414,31 +397,3 @@ def builds_of(kinds: Collection[Kind]) -> Iterator[KindBuild]:
 def runtime_libraries(context: BuildContext, kinds: Collection[Kind]) -> Mapping[Kind, Path | None]:
     """Return the libraries that launch kernels, by kind."""
     return {build.name: build.runtime_library(context) for build in builds_of(kinds)}
-
-
-def preload(kinds: frozenset[Kind], *, launched: bool = False, links: bool = False) -> None:
-    """Start loading what a compilation for these kinds will need; return at once."""
-    names = modules_for(kinds, launched=launched, links=links)
-    threading.Thread(target=_load, args=(names,), daemon=True).start()
-
-
-def modules_for(
-    kinds: frozenset[Kind], *, launched: bool = False, links: bool = False
-) -> Iterator[str]:
-    """Yield the modules that a compilation for these kinds will need; a kind's own tells the others."""
-    yield from _ALWAYS
-    own = tuple(kind for kind in all_kinds() if kind in kinds)
-    for kind in own:
-        yield BUILDS.module(kind)
-        yield from () if launched else build_of(kind).modules
-    yield from _LAUNCHED if launched else ()
-    yield from _LATE
-    if links:
-        yield from _LINK
-        for kind in own:
-            yield from build_of(kind).link_modules
-
-
-def _load(names: Iterator[str]) -> None:
-    for name in names:
-        importlib.import_module(name)

@@ -6,8 +6,8 @@ import pytest
 
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.translate.fast_math import set_contraction
 from mlir_offload.translate.kind_lowering import Contraction
-from mlir_offload.translate.lower import set_contraction
 from mlir_offload.translate.mlir.operation import Operation
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.compile import kind_build
+from mlir_offload.driver.build import subcommand
 from mlir_offload.toolchain.target import all_kinds
 
 SAXPY = Path(__file__).resolve().parents[2] / "docs" / "examples" / "saxpy.mlir"
@@ -150,7 +150,7 @@ def test_what_is_not_loaded_exists() -> None:
 def test_what_is_loaded_early_exists() -> None:
     kinds = frozenset(all_kinds())
     for name in (
-        *kind_build.modules_for(kinds, links=True),
-        *kind_build.modules_for(kinds, launched=True),
+        *subcommand.modules_for(kinds, links=True),
+        *subcommand.modules_for(kinds, launched=True),
     ):
         importlib.import_module(name)

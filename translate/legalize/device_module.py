@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Target, WorkgroupLimit, find_workgroup_limit
+from mlir_offload.translate import fast_math
 from mlir_offload.translate.gpu_module import (
     GpuModule,
     Kernel,
@@ -20,7 +21,6 @@ from mlir_offload.translate.gpu_module import (
     rename_kernels,
 )
 from mlir_offload.translate.kind_lowering import NVVM_FORM, SPIRV_FORM, DeviceForm
-from mlir_offload.translate.legalize import fast_math
 from mlir_offload.translate.legalize.kernel_form import KernelForms
 from mlir_offload.translate.legalize.unsupported_ops import (
     check_device_functions,
