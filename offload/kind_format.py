@@ -78,12 +78,8 @@ class KindFormat:
     """
 
     name: Kind
-    runtime_files: tuple[str, ...] = ()
-    """The C files of the runtime that launch its kernels."""
     archs_macro = ""
     """The macro that tells the runtime the architectures of the program's images, for its messages."""
-    shared_files: tuple[str, ...] = ()
-    """What these files share with those of other kinds."""
     object_forms: Mapping[str, frozenset[ImageForm]] = {}
     """What the words of `#gpu.object` may stand for."""
     linked_code: LinkedCodeRuntime | None = None
@@ -107,10 +103,6 @@ class KindFormat:
 
     def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
         """Raise an error for an architecture that LLVM, or the assembler, does not know."""
-
-    def own_runtime_files(self, _plan: RuntimePlan, /) -> tuple[str, ...]:
-        """Return the C files that this program needs for the kind."""
-        return self.runtime_files
 
     def runtime_definitions(self, _plan: RuntimePlan, /) -> tuple[str, ...]:
         """Return further macros that the runtime is compiled with."""

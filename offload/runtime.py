@@ -25,19 +25,10 @@ EXIT_STATUS = 70
 
 _DIRECTORY = Path(__file__).parent / "runtime"
 _ROOT_SOURCE = "runtime.c"
-_ALWAYS = (
-    "catch.c",
-    "device_name.c",
-    "error.c",
-    "launch_memory.c",
-    "mgpu.c",
-    "offload_entry.c",
-    "sanitizer.c",
-)
 _EMBEDDED = "-DMLIR_OFFLOAD_EMBEDDED"
 MEMREF_COPY = "memrefCopy"
 """The function that host code calls; upstream has it in libmlir_c_runner_utils."""
-_SOURCE = Path(__file__).parent / "runtime" / "memref_copy.c"
+_MEMREF_COPY_SOURCE = _DIRECTORY / "memref_copy.c"
 
 
 def runtime_include_directory() -> Path:
@@ -64,19 +55,6 @@ def runtime_digest() -> str:
 def runtime_source() -> Path:
     """Return the C file that is compiled: it includes the others."""
     return _DIRECTORY / _ROOT_SOURCE
-
-
-def runtime_sources(kinds: Collection[Kind], *, fallback: bool) -> tuple[Path, ...]:
-    """Return the C files that make up the runtime for these kinds, the one to compile first.
-
-    The first includes the others. `fallback` takes the place of libomptarget.
-    """
-    plan, formats = RuntimePlan(kinds, fallback=fallback), formats_of(kinds)
-    names = [_ROOT_SOURCE, *_ALWAYS]
-    names += dict.fromkeys(name for one in formats for name in one.shared_files)
-    for one in formats:
-        names += one.own_runtime_files(plan)
-    return tuple(_DIRECTORY / name for name in names)
 
 
 def runtime_compile_command(  # noqa: PLR0913 (what it is compiled for)
@@ -179,5 +157,5 @@ def runtime_link_arguments(
 
 def memref_copy_compile_command(clang: Path, output: Path, extra: Sequence[str] = ()) -> Command:
     """Return the command that compiles this part of the runtime, which needs no other."""
-    flags = ("-std=c11", "-O2", "-fPIC", "-w", *extra, "-c", str(_SOURCE))
+    flags = ("-std=c11", "-O2", "-fPIC", "-w", *extra, "-c", str(_MEMREF_COPY_SOURCE))
     return Command((str(clang), *flags, "-o", str(output)))

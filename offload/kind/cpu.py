@@ -14,14 +14,7 @@ class CpuFormat(KindFormat):
     """
 
     name = Kind.OPENMP
-    runtime_files = ("host_entry.c", "host_tensor_map.c", "openmp.c", "pool.c", "watch.c")
-    shared_files = ("tensor_map.c",)
     is_registered_first = True
-
-    def own_runtime_files(self, plan: RuntimePlan, /) -> tuple[str, ...]:
-        """Return the files, with the fallback, and what calls libomptarget unless that one is not used."""
-        caller = () if plan.fallback else ("registration.c",)
-        return (*self.runtime_files, "omptarget_fallback.c", *caller)
 
     def runtime_definitions(self, plan: RuntimePlan, /) -> tuple[str, ...]:
         """Return whether there is the fallback."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 class _Cuda(KindFormat):
     name = Kind.CUDA
-    runtime_files = ("cuda.c", "cuda_error.c", "cuda_stream.c", "cuda_tensor_map.c")
-    shared_files = ("stream_pool.c", "tensor_map.c")
     archs_macro = "MLIR_OFFLOAD_ARCHS"
     object_forms = {  # noqa: RUF012 (a table)
         "offload": frozenset({ImageForm.BITCODE}),

@@ -31,8 +31,6 @@ _SONAME = re.compile(r".*\.so(?:\.\d+)?")
 
 class _Hip(KindFormat):
     name = Kind.HIP
-    runtime_files = ("hip.c", "hip_error.c", "hip_stream.c")
-    shared_files = ("stream_pool.c",)
     archs_macro = "MLIR_OFFLOAD_HIP_ARCHS"
     object_forms = {  # noqa: RUF012 (a table)
         "offload": frozenset({ImageForm.BITCODE}),
@@ -59,10 +57,6 @@ class _Hip(KindFormat):
     def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
         """Raise CompatibilityError for a processor that the linking LLVM does not know."""
         amdgpu_processor.check_processor(target.arch, makers.linking)
-
-    def own_runtime_files(self, plan: RuntimePlan, /) -> tuple[str, ...]:
-        """Return the files, with what looks for libamdhip64 where the program does."""
-        return (*self.runtime_files, *(("hip_load.c",) if loads_hip(plan.kinds) else ()))
 
     def runtime_definitions(self, plan: RuntimePlan, /) -> tuple[str, ...]:
         """Return the name of the library that the runtime loads."""

@@ -9,18 +9,6 @@ from mlir_offload.toolchain.target import Kind, Target
 
 class _Spirv(KindFormat):
     name = Kind.SYCL
-    runtime_files = (
-        "sycl.c",
-        "sycl_assert.c",
-        "sycl_device.c",
-        "sycl_error.c",
-        "sycl_image.c",
-        "sycl_launch.c",
-        "sycl_load.c",
-        "sycl_spirv.c",
-        "sycl_stream.c",
-    )
-    shared_files = ("stream_pool.c",)
     describes_parameters = True
     links_undefined = True
     is_bundled = False

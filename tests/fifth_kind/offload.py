@@ -13,7 +13,6 @@ _RUNTIME = Path(__file__).with_name("fifth.c")
 
 class _Fifth(KindFormat):
     name = Kind("fifth")
-    pools_streams = False
     is_registered_first = True
     is_bundled = False
 

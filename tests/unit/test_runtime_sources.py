@@ -15,7 +15,7 @@ from mlir_offload.offload.runtime import (
     runtime_compile_command,
     runtime_include_directory,
     runtime_link_arguments,
-    runtime_sources,
+    runtime_source,
 )
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.target import DEVICE_KINDS, Kind
@@ -32,73 +32,15 @@ SYSTEM_HEADERS = {
     "sys/stat.h", "sys/types.h", "time.h", "unistd.h",
 }  # fmt: skip
 
-OF_CUDA = ("cuda.c", "cuda_error.c", "cuda_stream.c", "cuda_tensor_map.c")
-OF_CPU = ("host_entry.c", "host_tensor_map.c", "openmp.c", "pool.c", "watch.c")
-
-
-@pytest.mark.parametrize(
-    ("kinds", "fallback", "names"),
-    [
-        (
-            (Kind.CUDA,),
-            False,
-            ["stream_pool.c", "tensor_map.c", *OF_CUDA],
-        ),
-        (
-            (Kind.CUDA,),
-            True,
-            ["stream_pool.c", "tensor_map.c", *OF_CUDA],
-        ),
-        ((Kind.HIP,), False, ["stream_pool.c", "hip.c", "hip_error.c", "hip_stream.c"]),
-        (
-            (Kind.SYCL,),
-            False,
-            [
-                "stream_pool.c",
-                "sycl.c",
-                "sycl_assert.c",
-                "sycl_device.c",
-                "sycl_error.c",
-                "sycl_image.c",
-                "sycl_launch.c",
-                "sycl_load.c",
-                "sycl_spirv.c",
-                "sycl_stream.c",
-            ],
-        ),
-        (
-            (Kind.OPENMP,),
-            False,
-            ["tensor_map.c", *OF_CPU, "omptarget_fallback.c", "registration.c"],
-        ),
-        ((Kind.OPENMP,), True, ["tensor_map.c", *OF_CPU, "omptarget_fallback.c"]),
-    ],
-)
-def test_each_kind_adds_its_files(
-    kinds: Collection[Kind],
-    fallback: bool,  # noqa: FBT001
-    names: list[str],
-) -> None:
-    sources = runtime_sources(kinds, fallback=fallback)
-    assert [path.name for path in sources] == [
-        "runtime.c",
-        "catch.c",
-        "device_name.c",
-        "error.c",
-        "launch_memory.c",
-        "mgpu.c",
-        "offload_entry.c",
-        "sanitizer.c",
-        *names,
-    ]
-    assert all(path.is_file() for path in sources)
+ROOT = runtime_source()
+INCLUDED = set(re.findall(r'#include "(.*\.c)"', ROOT.read_text(encoding="utf-8")))
+# These are compiled by themselves: into images for the CPU, and for programs with sparse matrices.
+ALONE = {"cpu_async.c", "cpu_device.c", "cpu_math.c", "cpu_tensor.c", "sparse.c", "sparse_lt.c"}
 
 
 def test_the_first_file_includes_the_others() -> None:
-    every = {*runtime_sources(ALL, fallback=True), *runtime_sources(ALL, fallback=False)}
-    text = runtime_sources(ALL, fallback=True)[0].read_text(encoding="utf-8")
-    included = set(re.findall(r'#include "(.*\.c)"', text))
-    assert {"runtime.c", *included} == {*(path.name for path in every), "memref_copy.c"}
+    every = {path.name for path in runtime_include_directory().glob("*.c")}
+    assert {ROOT.name, *INCLUDED, *ALONE} == every
 
 
 @pytest.mark.llvm(22)
@@ -112,11 +54,9 @@ def test_every_definition_of_an_embedded_runtime_is_weak(tmp_path: Path) -> None
 
 
 def test_only_headers_of_the_c_library_are_needed() -> None:
-    sources = {*runtime_sources(ALL, fallback=True), *runtime_sources(ALL, fallback=False)}
-    texts = [
-        path.read_text(encoding="utf-8")
-        for path in (*sources, *runtime_include_directory().glob("*.h"))
-    ]
+    directory = runtime_include_directory()
+    sources = (ROOT, *(directory / name for name in INCLUDED), *directory.glob("*.h"))
+    texts = [path.read_text(encoding="utf-8") for path in sources]
     headers = {name for text in texts for name in re.findall(r"#include <(.*)>", text)}
     assert headers <= SYSTEM_HEADERS
 
@@ -131,7 +71,7 @@ def test_the_compile_command_defines_what_is_linked() -> None:
         libraries={Kind.HIP: Path("/rocm/lib/libamdhip64.so.6")},
     )
     assert command.argv[0] == "clang"
-    assert command.argv[-4:] == ("-c", str(runtime_sources(ALL, fallback=True)[0]), "-o", "rt.o")
+    assert command.argv[-4:] == ("-c", str(ROOT), "-o", "rt.o")
     assert [word for word in command.argv if word.startswith("-D")] == [
         "-DMLIR_OFFLOAD_HAVE_CUDA",
         "-DMLIR_OFFLOAD_HAVE_HIP",
