@@ -80,11 +80,6 @@ class ElfSection(NamedTuple):
     info: int
     entry_size: int
 
-    @property
-    def is_allocated(self) -> bool:
-        """Return whether the section has a place in memory."""
-        return bool(self.flags & _ALLOCATED)
-
 
 class ElfSymbol(NamedTuple):
     """One symbol; `section` is 0 where it is undefined, and -1 where it has no section."""

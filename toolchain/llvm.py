@@ -129,11 +129,6 @@ class LlvmToolchain(Struct, frozen=True):
         return self.can(Role.LOWER)
 
     @property
-    def can_link(self) -> bool:
-        """Say whether it can compile and link offload objects."""
-        return self.can(Role.LINK)
-
-    @property
     def is_complete(self) -> bool:
         """Say whether it can both lower and link."""
         return all(self.can(role) for role in _BUILD_ROLES)

@@ -60,12 +60,6 @@ def path(name: str) -> Apply:
     return lambda options, value: replace(options, **{name: Path(value)})  # as above
 
 
-def nothing(options: CompileOptions, value: str) -> CompileOptions:
-    """Accept what is done before the compiler is called, or has no effect."""
-    del value
-    return options
-
-
 def link_item(prefix: str) -> Apply:
     """Pass an option on to the link, at its place between the inputs."""
     return lambda options, value: replace(options, link_items=(*options.link_items, prefix + value))

@@ -16,7 +16,7 @@ from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.tables import load_table
 
-PASSED, IGNORED, REJECTED = "passed", "ignored", "rejected"
+IGNORED, REJECTED = "ignored", "rejected"
 # Of these clang has more than its help lists.
 _OPEN = ("-f", "-m", "-W", "-g", "-R")
 # Two words by which clang takes a value as the next word only, and whose joined form is another option.

@@ -234,9 +234,9 @@ def _inflated(view: ByteView, header: _Header) -> ByteView:
         reason = f"{header.inflated_size} is less than the header"
         raise view.malformed(HEADER.size, "inflated size", reason)
     body = view.read(header.entries_at, stored, "compressed content")
-    inflate = compression.inflate_zstd if body[:4] == _ZSTD_MAGIC else compression.inflate_zlib
+    method = "zstd" if body[:4] == _ZSTD_MAGIC else "zlib"
     try:
-        inflated = inflate(body, size)
+        inflated = compression.inflate(method, body, size)
     except ValueError as error:
         raise view.malformed(header.entries_at, "compressed content", str(error)) from error
     front = view.read(0, header.entries_at, "header")

@@ -29,7 +29,6 @@ _LEAST_WINDOW_LOG = 10
 _LARGEST_WINDOW_LOG = 27
 # The largest block whose release makes glibc keep as much as that for the next one.
 _KEPT_BYTES = (32 << 20) - (1 << 16)
-DEFAULT_LEVELS = {"zlib": 6, "zstd": 3}
 
 
 def inflation_limit(stored_bytes: int) -> int:
@@ -63,31 +62,6 @@ def _keep_freed_memory() -> None:
     written to.
     """
     bytes(_KEPT_BYTES)
-
-
-def inflate_zlib(data: bytes, size: int) -> bytes:
-    """Return exactly `size` bytes from a zlib stream, or raise ValueError."""
-    return inflate("zlib", data, size)
-
-
-def inflate_zstd(data: bytes, size: int) -> bytes:
-    """Return exactly `size` bytes from one Zstandard frame, or raise ValueError."""
-    return inflate("zstd", data, size)
-
-
-def inflate_lz4(data: bytes, size: int) -> bytes:
-    """Return exactly `size` bytes from an LZ4 block, or raise ValueError."""
-    return inflate("lz4", data, size)
-
-
-def deflate_zlib(data: bytes, level: int = DEFAULT_LEVELS["zlib"]) -> bytes:
-    """Return the bytes as a zlib stream."""
-    return b"".join(deflate("zlib", (data,), len(data), level))
-
-
-def deflate_zstd(data: bytes, level: int = DEFAULT_LEVELS["zstd"]) -> bytes:
-    """Return the bytes as one Zstandard frame that tells its content's size."""
-    return b"".join(deflate("zstd", (data,), len(data), level))
 
 
 def deflate(method: str, pieces: Iterable[bytes], size: int, level: int) -> Iterator[bytes]:

@@ -18,7 +18,7 @@ from mlir_offload.offload.link.coverage import (
 )
 from mlir_offload.offload.link.dropped_image import find_drop_reason
 from mlir_offload.offload.link.duplicate import merged_kernels
-from mlir_offload.offload.link.finding import Finding, listed, raise_findings
+from mlir_offload.offload.link.finding import Finding, listed
 from mlir_offload.offload.link.grouping import LinkedImages
 from mlir_offload.offload.link.held_image import device_arch, loaded_images
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError
@@ -85,11 +85,6 @@ def _kinds_of_kernels(item: ObjectContents) -> frozenset[str]:
         kinds[kernel].add(kind)
     ranked = sorted(kinds.values(), key=len)
     return frozenset(ranked[-1] if ranked else ())
-
-
-def check_entry_layout(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> None:
-    """Raise CompatibilityError for objects whose kernels this release would not register."""
-    raise_findings(finding for item in inputs for finding in layout_findings(item, abi))
 
 
 def _unread(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:

@@ -42,7 +42,7 @@ LOWERING = EACH_RELEASE[1:]
 def test_a_release_is_found_by_its_number(major: int) -> None:
     toolchain = llvm(major)
     assert toolchain.version.major == major
-    assert toolchain.can_link
+    assert toolchain.can(Role.LINK)
     assert toolchain.tool("clang").is_file()
 
 

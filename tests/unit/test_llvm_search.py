@@ -88,7 +88,7 @@ def test_the_usual_places_are_searched_and_the_newest_complete_release_is_chosen
     assert chosen.prefix == new
     assert chosen.version == ToolVersion(22, 1, 8)
     assert chosen.can_lower
-    assert chosen.can_link
+    assert chosen.can(Role.LINK)
     assert chosen.is_complete
 
 

@@ -66,7 +66,6 @@ class BitcodeVariable(Struct, frozen=True):
     type: int
     address_space: int
     is_constant: bool
-    is_thread_local: bool
     linkage: str
     visibility: str
     section: str
@@ -188,7 +187,6 @@ class GlobalReader(Struct, frozen=True):
             type=number,
             address_space=space,
             is_constant=bool(flags & 1),
-            is_thread_local=bool(fields.optional(7)),
             linkage=_linkage(fields.required(3, "linkage")),
             visibility=_visibility(fields.optional(6)),
             section=self._section(fields, 5),
