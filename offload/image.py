@@ -1,18 +1,11 @@
-"""Device images: the code of one module for one target."""
+"""What device images are: their kinds in containers, and their forms by content."""
 
 from __future__ import annotations
 
 import re
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from mlir_offload.toolchain.pattern import pattern
-from mlir_offload.toolchain.target import device_kind
-
-if TYPE_CHECKING:
-    from mlir_offload.toolchain.target import Target
 
 # How many bytes of an image are needed to tell its form: PTX may start with a long comment.
 FORM_BYTES = 1 << 12
@@ -61,27 +54,6 @@ class ImageForm(StrEnum):
     UNKNOWN = "file of an unknown format"
 
 
-class DeviceImage(Struct, frozen=True):
-    """The code of one module for one target, and the kernels that it holds.
-
-    `data` is bitcode or a relocatable object: the linker wrapper loses linked images silently.
-    `feature` is what the device link of LLVM 15 to 19 adds to `-mattr` for bitcode (`+ptx83`).
-    """
-
-    target: Target
-    data: bytes
-    image_kind: ImageKind
-    kernels: tuple[str, ...] = ()
-    feature: str = ""
-
-    @property
-    def strings(self) -> dict[str, str]:
-        """Return the keys that the packager would be given."""
-        arch = device_kind(self.target.kind).container_arch(self.target.arch)
-        strings = {"triple": self.target.triple, "arch": arch}
-        return {**strings, "feature": self.feature} if self.feature else strings
-
-
 _MAGICS: tuple[tuple[bytes, ImageForm], ...] = (
     *((magic, ImageForm.BITCODE) for magic in _BITCODE_MAGICS),
     (b"\x50\xed\x55\xba", ImageForm.FATBINARY),
@@ -104,16 +76,6 @@ _OTHER_ELF_FORMS = {
     "shared": ImageForm.SHARED_OBJECT,
 }
 
-_KINDS = {
-    ImageForm.BITCODE: ImageKind.BITCODE,
-    ImageForm.RELOCATABLE_CUBIN: ImageKind.CUBIN,
-    ImageForm.EXECUTABLE_CUBIN: ImageKind.CUBIN,
-    ImageForm.FATBINARY: ImageKind.FATBINARY,
-    ImageForm.PTX: ImageKind.PTX,
-    ImageForm.SPIRV: ImageKind.SPIRV,
-}
-_ELF_KINDS = frozenset({*_OTHER_ELF_FORMS.values(), *_ELF_FORMS.values()})
-
 
 def is_bitcode(data: bytes) -> bool:
     """Return whether the bytes start as LLVM bitcode does, raw or in its wrapper header."""
@@ -128,12 +90,6 @@ def image_form_of(head: bytes) -> ImageForm:
     if head.startswith(_ELF_MAGIC):
         return _elf_form(head)
     return ImageForm.PTX if _PTX.match(head[:FORM_BYTES]) else ImageForm.UNKNOWN
-
-
-def image_kind_of(data: bytes) -> ImageKind:
-    """Return the image kind that the first bytes tell; NONE where they tell none."""
-    form = image_form_of(data)
-    return _KINDS.get(form, ImageKind.OBJECT if form in _ELF_KINDS else ImageKind.NONE)
 
 
 def _elf_form(head: bytes) -> ImageForm:

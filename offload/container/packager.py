@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from mlir_offload.offload.abi import OffloadAbi
-from mlir_offload.offload.image import DeviceImage, ImageKind, is_bitcode
+from mlir_offload.offload.image import ImageKind, is_bitcode
 from mlir_offload.offload.string_order import written_order
-from mlir_offload.toolchain.byte_view import ByteView, memory_view
+from mlir_offload.toolchain.byte_view import ByteView
 
 MAGIC = b"\x10\xff\x10\xad"
 ALIGNMENT = 8
@@ -122,13 +122,6 @@ def record_parts(record: ImageRecord) -> Iterator[bytes | ByteView]:
     yield bytes(size - image_at - image_size)
 
 
-def serialize_binary(images: Iterable[DeviceImage], abi: OffloadAbi) -> bytes:
-    """Return the bytes that the packager of the consumer's release writes for these images."""
-    records = (_record(image, abi) for image in images)
-    parts = (part for record in records for part in record_parts(record))
-    return b"".join(part if isinstance(part, bytes) else part.whole() for part in parts)
-
-
 class StringTable(Struct, frozen=True):
     """NUL-terminated strings, and where each of them starts."""
 
@@ -157,14 +150,3 @@ def string_table(strings: Iterable[bytes]) -> StringTable:
 
 def _reversed(text: bytes) -> bytes:
     return text[::-1]
-
-
-def _record(image: DeviceImage, abi: OffloadAbi) -> ImageRecord:
-    words: Sequence[str] = [f"{key}={value}" for key, value in image.strings.items()]
-    argument = image_argument(("file=", *words, "kind="))
-    return ImageRecord(
-        abi.kind_code(image.target.kind),
-        image.image_kind,
-        argument.strings(abi),
-        memory_view(image.data),
-    )

@@ -26,10 +26,10 @@ sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 from foreign.source_package import default_cache  # noqa: E402
 from foreign.wheel import find_member  # noqa: E402
 from msgspec import Struct  # noqa: E402
+from support.device_image import DeviceImage, image_kind_of  # noqa: E402
 from support.installed import install  # noqa: E402
 from support.link_inputs import LinkInputs, target_of  # noqa: E402
 
-from mlir_offload.offload.image import DeviceImage, image_kind_of  # noqa: E402
 from mlir_offload.toolchain.target import Kind  # noqa: E402
 
 OBJECTS = 300

@@ -8,11 +8,10 @@ import re
 from pathlib import Path
 
 import pytest
+from support.device_image import DeviceImage, image_kind_of, serialize_binary
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.container.packager import serialize_binary
 from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
-from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.ir_syntax import kernel_signatures
 from mlir_offload.offload.link.coverage import check_coverage
 from mlir_offload.offload.link.objects import read_objects

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.device_image import DeviceImage, image_kind_of, serialize_binary
 
 from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.fatbin import read_fatbins
-from mlir_offload.offload.container.packager import serialize_binary
 from mlir_offload.offload.device.code import image_kernels
 from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
-from mlir_offload.offload.image import DeviceImage, ImageKind, image_kind_of
+from mlir_offload.offload.image import ImageKind
 from mlir_offload.offload.ir_syntax import kernel_signatures
 from mlir_offload.offload.link.coverage import KernelImage, check_coverage, held_kernels
 from mlir_offload.offload.link.dummy_image import (

@@ -6,11 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.device_image import DeviceImage
 from support.hostile import spliced, survives, truncations
 from support.link_inputs import CUDA, LinkInputs
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.image import DeviceImage
 from mlir_offload.offload.link.check import check_link
 from mlir_offload.offload.link.coverage import (
     check_coverage,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from support.device_image import DeviceImage, image_kind_of
 from support.link_inputs import CUDA, LinkInputs, target_of
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.link.check import check_link
 from mlir_offload.offload.link.collision import (
     LinkInput,

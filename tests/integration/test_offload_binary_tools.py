@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from support.device_image import DeviceImage, serialize_binary
 
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.binary import read_binary
@@ -17,9 +18,8 @@ from mlir_offload.offload.container.packager import (
     image_argument,
     packaged_image_kind,
     record_parts,
-    serialize_binary,
 )
-from mlir_offload.offload.image import DeviceImage, ImageKind
+from mlir_offload.offload.image import ImageKind
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.target import Kind, Target
 

@@ -18,16 +18,15 @@ from support.clang_entries import (
     run_clang,
 )
 from support.cuda_tools import cuda_root
+from support.device_image import DeviceImage, image_kind_of, serialize_binary
 
 from mlir_offload.offload.abi import load_abi, load_abis
-from mlir_offload.offload.container.packager import serialize_binary
 from mlir_offload.offload.host.embed import HostKernel, embed_binary, embed_offload_data
 from mlir_offload.offload.host.entry import (
     EntryType,
     OffloadEntry,
     append_entries,
 )
-from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.link.check import layout_findings
 from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.link.objects import read_objects

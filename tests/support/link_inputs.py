@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.cuda_tools import cuda_root
+from support.device_image import DeviceImage, image_kind_of, serialize_binary
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.container.packager import serialize_binary
 from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
-from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.link.dummy_image import (
     empty_image_command,
     is_bitcode_target,

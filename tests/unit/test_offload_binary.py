@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from support.device_image import DeviceImage, serialize_binary
 from support.offload_binary import Image, compressed, write
 
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.binary import read_binary
-from mlir_offload.offload.container.packager import serialize_binary, string_table
-from mlir_offload.offload.image import DeviceImage, ImageKind
+from mlir_offload.offload.container.packager import string_table
+from mlir_offload.offload.image import ImageKind
 from mlir_offload.toolchain.byte_view import memory_view, open_view
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import Kind, Target

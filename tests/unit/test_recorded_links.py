@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 from llvmlite import binding
+from support.device_image import DeviceImage, image_kind_of, serialize_binary
 from support.recorded import RecordedTools
 
 from mlir_offload.driver import cli
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.container.packager import serialize_binary
 from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
-from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
