@@ -13,7 +13,7 @@ from mlir_offload.offload.device.cubin import read_cubin
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.cuda import CudaInstallation
-from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
+from mlir_offload.toolchain.errors import ToolFailedError
 from mlir_offload.toolchain.gpu import cuda_release
 from mlir_offload.toolchain.process import Command, Completed, Runner, run_checked
 from mlir_offload.toolchain.ptx import load_nvptx_table
@@ -24,6 +24,8 @@ from mlir_offload.toolchain.skew.identity import (
     ToolFinding,
     ToolIdentity,
     Trial,
+    fact_findings,
+    identified,
     problem_findings,
 )
 from mlir_offload.toolchain.target import sm_number
@@ -34,6 +36,10 @@ _FUTURE = ".version 99.0\n.target sm_80\n.address_size 64\n"
 _NEWEST = re.compile(r"current version is '(\d+)\.(\d+)'")
 _ARCH = re.compile(r"'(sm_\d+[af]?)'")
 _RELEASE = re.compile(r"\bV(\d+\.\d+\.\d+)")
+_ISA, _ARCHS = "reads PTX up to", "assembles for"
+_OPTIONS = "takes images by"
+# Parts whose output is signed with the release.
+_SIGNED = frozenset({"ptxas", "nvlink"})
 _FORMS = (("--image", "--image=profile={arch},file=probe.cubin"),
           ("--image3", "--image3=kind=elf,sm={number},file=probe.cubin"))  # fmt: skip
 
@@ -57,9 +63,9 @@ def identify_cuda(
     """Use each part in the folder; never raises for what programs and libraries do."""
     folder.mkdir(parents=True, exist_ok=True)
     probe = _Probe(runner, installation, folder)
-    version = str(said) if said else ""
+    group, version = f"CUDA in {installation.root}", str(said) if said else ""
     tools = tuple(
-        _identified(installation, name, use, version if name in _SIGNED else "")
+        identified(group, name, installation.path(name), version if name in _SIGNED else "", use)
         for name, use in probe.uses().items()
         if installation.path(name) is not None
     )
@@ -70,12 +76,6 @@ def identify_cuda(
     return CudaIdentity(
         installation, tools, (*problem_findings(tools), *findings), int(isa or 0), archs
     )
-
-
-_ISA, _ARCHS = "reads PTX up to", "assembles for"
-_OPTIONS = "takes images by"
-# Parts whose output is signed with the release.
-_SIGNED = frozenset({"ptxas", "nvlink"})
 
 
 class _Probe(Struct, frozen=True):
@@ -161,19 +161,6 @@ class _Probe(Struct, frozen=True):
         )
 
 
-def _identified(
-    installation: CudaInstallation, name: str, use: Callable[[], Trial], said: str
-) -> ToolIdentity:
-    used, problem = Trial(), ""
-    try:
-        used = use()
-    except (MlirOffloadError, OSError, ValueError) as error:
-        problem = str(error)
-    group = f"CUDA in {installation.root}"
-    path = installation.path(name)
-    return ToolIdentity(group, name, path, said, used.signature, used.facts, problem)
-
-
 def _expectations(
     tools: tuple[ToolIdentity, ...], said: ToolVersion | None
 ) -> Iterator[ToolFinding]:
@@ -191,17 +178,8 @@ def _expectations(
     if said is None:
         return
     expected = _expected_facts((said.major, said.minor))
-    for tool in tools:
-        for fact in tool.facts:
-            right = expected.get((tool.name, fact.name))
-            if right not in {None, fact.value}:
-                yield ToolFinding(
-                    "TOOL004",
-                    Severity.ERROR,
-                    f"{tool.name} {fact.name} {fact.value}, where CUDA {said.major}.{said.minor} has {right}",
-                    "a script or another release is in its place: name the toolkit with --cuda-path=",
-                    str(tool.path or ""),
-                )
+    hint = "a script or another release is in its place: name the toolkit with --cuda-path="
+    yield from fact_findings(tools, expected, f"CUDA {said.major}.{said.minor}", hint)
 
 
 def _expected_facts(release: tuple[int, int]) -> dict[tuple[str, str], str]:

@@ -14,7 +14,7 @@ from mlir_offload.offload.host.contents import layout_releases, producers
 from mlir_offload.offload.host.object_entry import read_entries
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import open_view
-from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolFailedError
+from mlir_offload.toolchain.errors import CompatibilityError, ToolFailedError
 from mlir_offload.toolchain.llvm import LlvmInstallation
 from mlir_offload.toolchain.process import Command, Runner, run_checked
 from mlir_offload.toolchain.skew.identity import (
@@ -23,6 +23,8 @@ from mlir_offload.toolchain.skew.identity import (
     ToolFinding,
     ToolIdentity,
     Trial,
+    fact_findings,
+    identified,
     llvm_findings,
     parse_signature,
     problem_findings,
@@ -102,13 +104,8 @@ class _Probe(Struct, frozen=True):
         path = self.installation.path(name)
         answer = self.said.get(name)
         version = str(answer.version) if answer and answer.version else ""
-        written, problem = Trial(), ""
-        try:
-            written = write()
-        except (MlirOffloadError, OSError) as error:
-            problem = str(error)
         group = f"LLVM in {self.installation.prefix}"
-        return ToolIdentity(group, name, path, version, written.signature, written.facts, problem)
+        return identified(group, name, path, version, write)
 
     def _run(self, name: str, *arguments: str | Path, text: str = "") -> str:
         """Run a program; not where it hung or crashed already when it was asked for its version."""
@@ -212,18 +209,8 @@ def _expectations(tools: Sequence[ToolIdentity]) -> Iterator[ToolFinding]:
     except CompatibilityError as error:
         yield ToolFinding("TOOL004", Severity.WARNING, error.message, error.hint)
         return
-    expected = _expected_facts(abi)
-    for tool in tools:
-        for fact in tool.facts:
-            right = expected.get((tool.name, fact.name))
-            if right not in {None, fact.value}:
-                yield ToolFinding(
-                    "TOOL004",
-                    Severity.ERROR,
-                    f"{tool.name} {fact.name} {fact.value}, where LLVM {major} has {right}",
-                    "take all programs from one release of LLVM itself",
-                    str(tool.path or ""),
-                )
+    hint = "take all programs from one release of LLVM itself"
+    yield from fact_findings(tools, _expected_facts(abi), f"LLVM {major}", hint)
 
 
 def _expected_facts(abi: OffloadAbi) -> dict[tuple[str, str], str]:

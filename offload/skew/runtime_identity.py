@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from mlir_offload.offload.abi import load_abi
@@ -13,7 +14,7 @@ from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 from mlir_offload.toolchain.gpu import probe_cuda_driver
 from mlir_offload.toolchain.rocm import RocmInstallation
-from mlir_offload.toolchain.skew.identity import Evidence, Fact, ToolIdentity
+from mlir_offload.toolchain.skew.identity import Evidence, Fact, ToolIdentity, Trial, identified
 from mlir_offload.toolchain.target import host_triple
 
 _SONAME = re.compile(rb"\0libomptarget\.so\.(\d+)[\d.]*\0")
@@ -30,21 +31,17 @@ _STRINGS_BYTES = 1 << 24
 
 def identify_libomptarget(library: Path, group: str) -> ToolIdentity:
     """Return which release it is of, the entries that it takes, and the devices it can use."""
-    problem = ""
-    facts: tuple[Fact, ...] = ()
-    written = ""
-    try:
-        with open_view(library) as view:
-            elf = read_elf(view)
-            names, strings = _section(elf, ".dynstr"), _section(elf, ".rodata")
-        soname = _SONAME.search(names)
-        linked = _LLVM.search(names)
-        written = f"LLVM{linked[1].decode().rstrip('.')}" if linked else ""
-        major = int(soname[1]) if soname else None
-        facts = (*_entries_taken(major), Fact("plugins", ", ".join(_plugins(library, strings))))
-    except (MlirOffloadError, OSError) as error:
-        problem = str(error)
-    return ToolIdentity(group, "libomptarget", library, "", written, facts, problem)
+    return identified(group, "libomptarget", library, "", partial(_libomptarget, library))
+
+
+def _libomptarget(library: Path) -> Trial:
+    with open_view(library) as view:
+        elf = read_elf(view)
+        names, strings = _section(elf, ".dynstr"), _section(elf, ".rodata")
+    soname, linked = _SONAME.search(names), _LLVM.search(names)
+    written = f"LLVM{linked[1].decode().rstrip('.')}" if linked else ""
+    entries = _entries_taken(int(soname[1]) if soname else None)
+    return Trial(written, (*entries, Fact("plugins", ", ".join(_plugins(library, strings)))))
 
 
 def _section(elf: ElfFile, name: str) -> bytes:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
 from msgspec import Struct
+
+from mlir_offload.toolchain.errors import MlirOffloadError
 
 # How LLVM signs bitcode, MLIR its own, lld what it links: LLVM22.1.8, LLVM22.1.2-rust-1.95.0-stable,
 # LLVM13.0.0git, APPLE_1_1500.1.0.2.5_0.
@@ -96,6 +98,38 @@ def parse_signature(text: str) -> Signature:
     is_development = suffix.startswith(_DEVELOPMENT)
     vendor = "" if is_development else suffix
     return Signature(text, int(major), f"{major}.{minor}.{patch or 0}", vendor, is_development)
+
+
+def identified(
+    group: str, name: str, path: Path | None, said: str, use: Callable[[], Trial]
+) -> ToolIdentity:
+    """Return what a tool turns out to be when it is used; an error of the use is its problem."""
+    used, problem = Trial(), ""
+    try:
+        used = use()
+    except (MlirOffloadError, OSError, ValueError) as error:
+        problem = str(error)
+    return ToolIdentity(group, name, path, said, used.signature, used.facts, problem)
+
+
+def fact_findings(
+    identities: Iterable[ToolIdentity],
+    expected: Mapping[tuple[str, str], str],
+    release: str,
+    hint: str,
+) -> Iterator[ToolFinding]:
+    """Yield where a tool differs from what its release is known for, by the names of tool and fact."""
+    for identity in identities:
+        for fact in identity.facts:
+            right = expected.get((identity.name, fact.name))
+            if right not in {None, fact.value}:
+                yield ToolFinding(
+                    "TOOL004",
+                    Severity.ERROR,
+                    f"{identity.name} {fact.name} {fact.value}, where {release} has {right}",
+                    hint,
+                    str(identity.path or ""),
+                )
 
 
 def problem_findings(identities: Iterable[ToolIdentity]) -> tuple[ToolFinding, ...]:
