@@ -29,6 +29,7 @@ from mlir_offload.driver.compile.outputs import (
 from mlir_offload.driver.link import program
 from mlir_offload.driver.link import runtime as link_runtime
 from mlir_offload.driver.message.report import render_times, show, show_note
+from mlir_offload.driver.option import link_line
 from mlir_offload.driver.option.checks import check_flags, warn_of_unused
 from mlir_offload.driver.option.command_line import (
     MLIR_SUFFIXES,
@@ -39,10 +40,8 @@ from mlir_offload.driver.option.command_line import (
     check_input,
     compiled_files,
     final_outputs,
-    forget_link_lines,
     has_device_code,
     parse_arguments,
-    read_link_inputs,
 )
 from mlir_offload.driver.step import launcher as step_launcher
 from mlir_offload.driver.system.parallel import Threads, pool, run_concurrently
@@ -133,7 +132,8 @@ def _named_as_given(options: CompileOptions) -> Iterator[None]:
 def build_with(opened: Build) -> BuildContext:
     """Do what the options ask for, errors with the places that the files have now."""
     options = opened.options
-    forget_link_lines()
+    if options.mode is Mode.LINK:
+        link_line.forget_link_lines()
     for path in options.inputs:
         check_input(path)
     check_outputs(options)
@@ -267,7 +267,7 @@ def _context(opened: Build) -> BuildContext:
     """Choose tools and targets for the command line."""
     options = opened.options
     launcher = _launcher(options)
-    contents = read_link_inputs(options)
+    contents = link_line.read_link_inputs(options) if options.mode is Mode.LINK else ()
     given = tuple(item for item in contents if item.is_relocatable and item.has_offloading)
     finder = knowing_versions(opened.runner) if launcher is None else _remembering(opened.runner)
     linked = tuple(item for item in contents if not item.is_relocatable)

@@ -16,6 +16,7 @@ from mlir_offload.driver.compile.context import (
     depfile_step,
     plan_depfiles,
 )
+from mlir_offload.driver.option import link_line
 from mlir_offload.driver.option.checks import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.command_line import (
     GPU_CPP,
@@ -25,8 +26,6 @@ from mlir_offload.driver.option.command_line import (
     Mode,
     all_outputs,
     final_outputs,
-    linker_outputs,
-    parse_link_line,
     read_besides,
 )
 from mlir_offload.driver.option.compile_options import DepfileRequest
@@ -55,8 +54,8 @@ def _inputs(options: CompileOptions) -> Iterator[Path]:
     yield from options.inputs
     yield from read_besides(options)
     if options.mode is Mode.LINK:
-        written = set(linker_outputs(options.link_items))
-        paths = (item.path for item in parse_link_line(options.link_items))
+        written = set(link_line.linker_outputs(options.link_items))
+        paths = (item.path for item in link_line.parse_link_line(options.link_items))
         yield from (path for path in paths if path and path not in written)
 
 
@@ -75,7 +74,7 @@ def _outputs(options: CompileOptions) -> Iterator[OutputFile]:
     if options.manifest is not None:
         yield OutputFile(options.manifest, "--manifest=")
     if options.mode is Mode.LINK:
-        for path in linker_outputs(options.link_items):
+        for path in link_line.linker_outputs(options.link_items):
             yield OutputFile(path, "-Wl,")
 
 

@@ -37,7 +37,8 @@ from mlir_offload.driver.link.to_object import link_to_object
 from mlir_offload.driver.link.whole_archive import without_whole_archives
 from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.command_line import CPP_SUFFIXES, as_operand, parse_link_line
+from mlir_offload.driver.option.command_line import CPP_SUFFIXES, as_operand
+from mlir_offload.driver.option.link_line import parse_link_line
 from mlir_offload.driver.step.image_file import Package
 from mlir_offload.driver.step.object_file import DummyImage
 from mlir_offload.offload.abi import load_abi

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext, notes_dependencies
-from mlir_offload.driver.option.command_line import final_outputs, parse_link_line
+from mlir_offload.driver.option.command_line import final_outputs
+from mlir_offload.driver.option.link_line import parse_link_line
 from mlir_offload.driver.system.depfile import read_prerequisites
 
 _OTHER_LINKER = "-fuse-ld="

@@ -13,8 +13,8 @@ from mlir_offload.driver.link.device_link import DeviceLink
 from mlir_offload.driver.link.non_rdc_object import check_non_rdc
 from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
 from mlir_offload.driver.link.relocatable_links import DeviceLinkedInputs
-from mlir_offload.driver.option.command_line import LinkItem, parse_link_line
 from mlir_offload.driver.option.compile_options import RELOCATABLE_OPTIONS
+from mlir_offload.driver.option.link_line import LinkItem, parse_link_line
 from mlir_offload.driver.step.object_file import Detach
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError

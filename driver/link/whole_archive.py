@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver.option.command_line import LinkItem, parse_link_line
+from mlir_offload.driver.option.link_line import LinkItem, parse_link_line
 from mlir_offload.driver.step.object_file import Members, member_file
 from mlir_offload.offload.container.archive import is_archive, iterate_members
 from mlir_offload.offload.link.held_image import runs_on_host

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from mlir_offload.driver.option.command_line import parse_link_line
+from mlir_offload.driver.option.link_line import parse_link_line
 from mlir_offload.driver.step.step import Keyed, Step, write_text
 from mlir_offload.offload.container.archive import ArchiveMember, iterate_members
 from mlir_offload.offload.link.collision import detach_object

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.option.command_line import parse_link_line
+from mlir_offload.driver.option.link_line import parse_link_line
 
 
 @pytest.fixture
