@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from mlir_offload.offload import elf as offload_elf
+from mlir_offload.offload.ir_syntax import escape_bytes, extend_used_list, next_metadata_number
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.tables import LearnedRelease, parse_learned
 
 LEARNED_SECTION = ".mlir_offload.learned"
 _LARGEST = 1 << 20
+_GLOBAL = "mlir_offload.learned"
 
 
 def read_learned(elf: offload_elf.ElfFile, location: str) -> tuple[LearnedRelease, ...]:
@@ -24,3 +26,15 @@ def read_learned(elf: offload_elf.ElfFile, location: str) -> tuple[LearnedReleas
         texts = view.whole().decode(errors="replace").split("\0")
         found |= dict.fromkeys(filter(None, texts))
     return tuple(parse_learned(text, location) for text in found)
+
+
+def embed_learned(ll_text: str, release: LearnedRelease) -> str:
+    """Return the host module with the rows; linkers leave the section out of programs."""
+    content = release.text.encode() + b"\0"
+    number = next_metadata_number(ll_text)
+    definition = (
+        f'@{_GLOBAL} = private constant [{len(content)} x i8] c"{escape_bytes(content)}", '
+        f'section "{LEARNED_SECTION}", align 1, !exclude !{number}\n!{number} = !{{}}\n'
+    )
+    text = ll_text if ll_text.endswith("\n") else f"{ll_text}\n"
+    return extend_used_list(text, "llvm.compiler.used", (_GLOBAL,)) + definition

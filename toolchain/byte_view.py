@@ -31,6 +31,9 @@ _FREE_BYTES = 8 << 20
 _READ_COST = 32
 _LONGEST_TEXT = 1 << 16
 _TEXT_STEP = 256
+# The most that Linux copies at once.
+_AT_ONCE = 0x7FFFF000
+_FIRST_CHUNK_BYTES = 64
 
 
 class ByteSource(Protocol):
@@ -251,10 +254,6 @@ def _read_all(descriptor: int, offset: int, size: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-# The most that Linux copies at once.
-_AT_ONCE = 0x7FFFF000
-
-
 def copy_view(view: ByteView, descriptor: int) -> None:
     """Append the bytes of a view to an open file.
 
@@ -294,3 +293,19 @@ def _copy_range(source: int, target: int, size: int, offset: int) -> int:
 
 def _send_file(source: int, target: int, size: int, offset: int) -> int:
     return os.sendfile(target, source, offset, size)
+
+
+def skip_zeros(view: ByteView, offset: int) -> int:
+    """Return where the next byte that is not zero lies, or the size of the view.
+
+    It reads pieces that grow, so that short gaps cost little and long ones run at memory speed.
+    """
+    size = _FIRST_CHUNK_BYTES
+    while offset < view.size:
+        piece = view.read(offset, min(size, view.size - offset), "padding")
+        zeros = len(piece) - len(piece.lstrip(b"\0"))
+        offset += zeros
+        if zeros < len(piece):
+            return offset
+        size = min(size * 2, CHUNK_BYTES)
+    return offset

@@ -44,7 +44,7 @@ from mlir_offload.driver.option.command_line import (
     parse_arguments,
 )
 from mlir_offload.driver.step import launcher as step_launcher
-from mlir_offload.driver.system.parallel import Threads, pool, run_concurrently
+from mlir_offload.driver.system.parallel import JobSlots, Threads, pool, run_concurrently
 from mlir_offload.driver.system.tool_watch import ToolWatch, knowing_versions, tool_files
 from mlir_offload.driver.tools import cache_key, toolchain_id
 from mlir_offload.driver.tools.choose import (
@@ -341,3 +341,9 @@ def _launcher(options: CompileOptions) -> Launcher | None:
 def _remembering(runner: Runner) -> Runner:
 
     return toolchain_id.RememberingRunner(runner)
+
+
+def build_trial(arguments: Sequence[str], runner: Runner) -> None:
+    """Do what a command line asks for, without the user's configuration. Raises MlirOffloadError."""
+    with open_build(parse_arguments(arguments), runner, slots=JobSlots(1)) as opened:
+        build_with(opened)

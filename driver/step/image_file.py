@@ -9,11 +9,11 @@ from pathlib import Path
 from mlir_offload.driver.step import image_container
 from mlir_offload.driver.step.step import Keyed, PackagedImage, Step, read_text, write_text
 from mlir_offload.driver.system.workspace import open_output
-from mlir_offload.offload import llvm_ir
+from mlir_offload.offload import learned_section, llvm_ir
 from mlir_offload.offload.abi import OffloadAbi, host_layout, load_abis
 from mlir_offload.offload.container.packager import ImageArgument, ImageRecord, record_parts
 from mlir_offload.offload.host import interface as host_interface
-from mlir_offload.offload.host import learned, linked_image, source_line
+from mlir_offload.offload.host import linked_image, source_line
 from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
 from mlir_offload.offload.host.entry import EntryType, OffloadEntry
 from mlir_offload.offload.image import FORM_BYTES, image_form_of
@@ -169,7 +169,7 @@ class Embed(Step, frozen=True, kw_only=True, tag="embed"):
         for release in filter(
             None, (known_release(abi.major) for abi in load_abis(self.for_clang))
         ):
-            text = learned.embed_learned(text, release)
+            text = learned_section.embed_learned(text, release)
         if self.output.suffix == ".bc":
             self.output.write_bytes(llvm_ir.write_bitcode_in_process(text))
         else:

@@ -46,7 +46,7 @@ LOWERING = "lowering"
 RESULTS = "results"
 """The name of a failure that concerns every kind: what is lowered computes something else."""
 # By name, since the builds know this folder: only a build of LLVM that no table knows needs it.
-_TRIAL = "mlir_offload.driver.build.trial"
+_BUILD = "mlir_offload.driver.build.subcommand"
 # What makes mlir-opt name the pass that fails.
 _NAMING = ("--mlir-print-ir-after-failure", "--mlir-disable-threading")
 _FAILED_PASS = re.compile(r"IR Dump After (?:\w+ \(([\w-]+)\)|(\w+)) Failed")
@@ -208,7 +208,7 @@ class _Trial(Struct):
         # Results of a cache would tell nothing of the tools.
         own = ("--no-cache", f"--llvm={place}", f"--for-clang={place}", *cuda)
         build: Callable[[tuple[str, ...], Runner], None]
-        build = import_module(_TRIAL).build_trial
+        build = import_module(_BUILD).build_trial
         try:
             build((*own, *words), self)
         except MlirOffloadError as error:

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from mlir_offload.offload.container.compression import inflate, inflation_limit
-from mlir_offload.offload.container.padding import skip_zeros
-from mlir_offload.toolchain.byte_view import ByteView, memory_view
+from mlir_offload.toolchain.byte_view import ByteView, memory_view, skip_zeros
 from mlir_offload.toolchain.errors import CompatibilityError
 
 _FORM = "fat binary"

@@ -10,10 +10,9 @@ from array import array
 
 from mlir_offload.offload.container.binary import PackagedImage, read_container
 from mlir_offload.offload.container.packager import HEADER, MAGIC
-from mlir_offload.offload.container.padding import skip_zeros
 from mlir_offload.offload.device.spirv import is_spirv
 from mlir_offload.offload.image import ImageKind
-from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView
+from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, skip_zeros
 from mlir_offload.toolchain.target import SPIRV, SPIRV_TRIPLE, Kind
 
 _WORD = 4

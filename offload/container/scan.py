@@ -26,10 +26,9 @@ from mlir_offload.offload.container.offload_section import bare_image, container
 from mlir_offload.offload.container.packager import HEADER as BINARY_HEADER
 from mlir_offload.offload.container.packager import INFLATED_SIZE
 from mlir_offload.offload.container.packager import MAGIC as BINARY_MAGIC
-from mlir_offload.offload.container.padding import skip_zeros
 from mlir_offload.offload.device.spirv import is_spirv
 from mlir_offload.offload.image import ImageKind
-from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, FileSource
+from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, FileSource, skip_zeros
 from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
 from mlir_offload.toolchain.target import NVPTX_TRIPLE
 
