@@ -13,8 +13,8 @@ from pathlib import Path
 from string import Template
 
 from mlir_offload.driver import __version__
-from mlir_offload.driver.inspect.map import Box, layout, part_cell
 from mlir_offload.driver.inspect.tree import TIMES, parameter_list, size_text
+from mlir_offload.driver.inspect.treemap import TreemapRect, file_node, layout
 from mlir_offload.driver.message.escape import shown
 from mlir_offload.driver.system.workspace import open_output
 from mlir_offload.offload.container.contents import (
@@ -115,19 +115,19 @@ def _problem(name: str, problem: Problem) -> str:
 
 def _boxes(parts: Sequence[Part]) -> Iterator[str]:
     colours = _colours(item for part in parts for item in _with_members(part))
-    for box in layout([part_cell(part) for part in parts], _ASPECT):
-        yield _box(box, colours)
+    for rect in layout([file_node(part) for part in parts], _ASPECT):
+        yield _rectangle(rect, colours)
 
 
-def _box(box: Box, colours: dict[str, int]) -> str:
-    cell = box.cell
-    colour = f" h{colours[cell.colour] % _HUES}" if cell.colour in colours else ""
-    place = f"--x:{_number(box.left)};--y:{_number(box.top)};--w:{_number(box.width)};--h:{_number(box.height)}"
-    text = _safe(cell.label)
-    # The script writes the label of each box, which is the first line of its title.
+def _rectangle(rect: TreemapRect, colours: dict[str, int]) -> str:
+    node = rect.node
+    colour = f" h{colours[node.colour] % _HUES}" if node.colour in colours else ""
+    place = f"--x:{_number(rect.left)};--y:{_number(rect.top)};--w:{_number(rect.width)};--h:{_number(rect.height)}"
+    text = _safe(node.label)
+    # The script writes the label of each rectangle, which is the first line of its title.
     return (
-        f'<div class="b {cell.role}{colour}" data-d={box.depth} style="{place}"'
-        f' title="{text}&#10;{_safe(cell.detail)}"></div>\n'
+        f'<div class="b {node.role}{colour}" data-d={rect.depth} style="{place}"'
+        f' title="{text}&#10;{_safe(node.detail)}"></div>\n'
     )
 
 

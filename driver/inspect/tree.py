@@ -35,7 +35,7 @@ class Node(Struct):
     """A line and what hangs below it."""
 
     line: tuple[Span, ...]
-    below: list[Node] = field(default_factory=list)
+    children: list[Node] = field(default_factory=list)
 
 
 def tree_lines(part: Part) -> Iterator[tuple[Span, ...]]:
@@ -101,8 +101,8 @@ def _parameter(parameter: KernelParameter) -> str:
 
 
 def _below(node: Node, prefix: str) -> Iterator[tuple[Span, ...]]:
-    for number, child in enumerate(node.below):
-        is_last = number + 1 == len(node.below)
+    for number, child in enumerate(node.children):
+        is_last = number + 1 == len(node.children)
         yield ((_DIM, prefix + (_LAST if is_last else _BRANCH)), *child.line)
         yield from _below(child, prefix + (_GAP if is_last else _LINE))
 
@@ -113,7 +113,7 @@ def _part(part: Part) -> Node:
     )
     if not part.has_device_code and not part.problems:
         node.line += ((_DIM, f", {_NOTHING}"),)
-    node.below += [Node(((_DIM, "made by "), (_PLAIN, shown(name)))) for name in part.producers]
+    node.children += [Node(((_DIM, "made by "), (_PLAIN, shown(name)))) for name in part.producers]
     if part.sections:
         rows = [
             Node(
@@ -125,20 +125,20 @@ def _part(part: Part) -> Node:
             )
             for section in part.sections
         ]
-        node.below.append(_group("sections", rows))
-    node.below += [_module(module) for module in part.modules]
-    node.below += [_image(image) for image in part.images]
-    node.below += list(_entries(part.entries))
-    node.below += [
+        node.children.append(_group("sections", rows))
+    node.children += [_module(module) for module in part.modules]
+    node.children += [_image(image) for image in part.images]
+    node.children += list(_entries(part.entries))
+    node.children += [
         Node(((_DIM, "function "), (_PLAIN, shown(function.signature))))
         for function in part.functions
     ]
-    node.below += [_part(member) for member in part.members if _is_telling(member)]
+    node.children += [_part(member) for member in part.members if _is_telling(member)]
     silent = sum(not _is_telling(member) for member in part.members)
     if silent:
         what = "member" if silent == 1 else "members"
-        node.below.append(Node(((_DIM, f"{silent} {what} without device code"),)))
-    node.below += _problems(part.problems)
+        node.children.append(Node(((_DIM, f"{silent} {what} without device code"),)))
+    node.children += _problems(part.problems)
     return node
 
 
@@ -162,11 +162,11 @@ def _image(image: Image) -> Node:
     node = Node(line, list(_image_facts(image)))
     code = image.code
     if code is not None:
-        node.below += [_kernel(kernel) for kernel in code.kernels]
+        node.children += [_kernel(kernel) for kernel in code.kernels]
         if code.undefined:
-            node.below.append(Node(_row("undefined", shown(", ".join(code.undefined)))))
-    node.below += [_image(inner) for inner in image.images]
-    node.below += _problems(image.problems)
+            node.children.append(Node(_row("undefined", shown(", ".join(code.undefined)))))
+    node.children += [_image(inner) for inner in image.images]
+    node.children += _problems(image.problems)
     return node
 
 

@@ -1,4 +1,4 @@
-"""The map of a file by size: what is drawn, and where; areas are to each other as the bytes are.
+"""The treemap of a file by size: what is drawn, and where; an area is proportional to its bytes.
 
 Squarified treemaps: Bruls, Huizing, van Wijk, Data Visualization 2000.
 """
@@ -14,7 +14,7 @@ from mlir_offload.driver.inspect.tree import kernel_facts, size_text
 from mlir_offload.offload.container.contents import Image, Part
 from mlir_offload.offload.device.kernel import DeviceKernel
 
-# Boxes beyond that number, over all images of a file, are one box: nobody could tell them apart.
+# Kernels beyond that number, over all images of a file, are one rectangle: nobody could tell them apart.
 _MOST_KERNELS = 1000
 _FEWEST_KERNELS = 20
 # What no device runs takes at most that share of what devices do.
@@ -24,7 +24,7 @@ _LONG, _SHORT_HEAD, _SHORT_TAIL = 90, 60, 20
 
 
 class Role(StrEnum):
-    """What a cell represents."""
+    """What a node represents."""
 
     FILE = "file"
     IMAGE = "image"
@@ -32,7 +32,7 @@ class Role(StrEnum):
     LEAF = "leaf"
 
 
-class Cell(Struct, frozen=True):
+class TreemapNode(Struct, frozen=True):
     """Something that takes bytes: `weight` sets its share among its siblings.
 
     `colour` is the architecture that it belongs to, empty for the host.
@@ -43,13 +43,13 @@ class Cell(Struct, frozen=True):
     detail: str
     weight: float
     colour: str = ""
-    below: tuple[Cell, ...] = ()
+    children: tuple[TreemapNode, ...] = ()
 
 
-class Box(Struct, frozen=True):
-    """A cell and its place, in fractions of the map's width and height."""
+class TreemapRect(Struct, frozen=True):
+    """A node and its place, in fractions of the map's width and height."""
 
-    cell: Cell
+    node: TreemapNode
     depth: int
     left: float
     top: float
@@ -57,34 +57,34 @@ class Box(Struct, frozen=True):
     height: float
 
 
-def part_cell(part: Part) -> Cell:
+def file_node(part: Part) -> TreemapNode:
     """Return a file with its images, members and all else, which is drawn no larger than a fifth."""
     most = max(_FEWEST_KERNELS, _MOST_KERNELS // max(len(part.images), 1))
-    inner = [_image_cell(image, _stored(image, part.images), most) for image in part.images]
-    sizes = [cell.weight for cell in inner]
+    inner = [_image_node(image, _stored(image, part.images), most) for image in part.images]
+    sizes = [node.weight for node in inner]
     for member in part.members:
         if member.size_bytes:
-            inner.append(part_cell(member))
+            inner.append(file_node(member))
             sizes.append(member.size_bytes)
     rest = part.size_bytes - sum(sizes)
-    drawn = sum(cell.weight for cell in inner)
+    drawn = sum(node.weight for node in inner)
     if inner and rest > 0:
         what = "other members and headers" if part.members else "host code, data, headers"
         shown = min(rest, drawn * _MOST_HOST)
-        inner.append(Cell(Role.LEAF, what, size_text(int(rest)), shown))
+        inner.append(TreemapNode(Role.LEAF, what, size_text(int(rest)), shown))
         drawn += shown
     role = Role.FILE if inner else Role.LEAF
     detail = f"{part.form}, {size_text(part.size_bytes)}"
     weight = drawn if inner else part.size_bytes
-    return Cell(role, part.name, detail, weight, "", tuple(inner))
+    return TreemapNode(role, part.name, detail, weight, "", tuple(inner))
 
 
-def layout(cells: Sequence[Cell], aspect: float) -> Iterator[Box]:
-    """Return a box for each cell and all below it, the outer ones first.
+def layout(nodes: Sequence[TreemapNode], aspect: float) -> Iterator[TreemapRect]:
+    """Return a rectangle for each node and all below it, the outer ones first.
 
     `aspect` is the width of the map in its heights.
     """
-    yield from _placed(cells, (0.0, 0.0, aspect, 1.0), aspect, 0)
+    yield from _placed(nodes, (0.0, 0.0, aspect, 1.0), aspect, 0)
 
 
 def _stored(image: Image, siblings: Sequence[Image]) -> float:
@@ -98,39 +98,47 @@ def _stored(image: Image, siblings: Sequence[Image]) -> float:
     return container.size_bytes * image.size_bytes / total if total else 0.0
 
 
-def _image_cell(image: Image, weight: float, most: int) -> Cell:
+def _image_node(image: Image, weight: float, most: int) -> TreemapNode:
     colour = image.arch or image.kind or _HOST
-    inner = [_image_cell(nested, _stored(nested, image.images), most) for nested in image.images]
+    inner = [_image_node(nested, _stored(nested, image.images), most) for nested in image.images]
     kernels = image.code.kernels if image.code is not None else ()
     code = sum(kernel.code_bytes or 0 for kernel in kernels)
     if code:
-        inner.append(_kernels_cell(kernels, code, colour, most))
-    used = sum(cell.weight for cell in inner)
+        inner.append(_kernels_node(kernels, code, colour, most))
+    used = sum(node.weight for node in inner)
     if inner and image.size_bytes > used:
         rest = image.size_bytes - used
         inner.append(
-            Cell(Role.LEAF, "symbols, constants, rest", size_text(int(rest)), rest, colour)
+            TreemapNode(Role.LEAF, "symbols, constants, rest", size_text(int(rest)), rest, colour)
         )
     label = " ".join(word for word in (image.kind, image.arch) if word) or str(image.form)
     detail = f"{image.form}, {size_text(image.size_bytes)}"
     role = Role.IMAGE if inner else Role.LEAF
-    return Cell(role, label, detail, weight, colour, tuple(inner))
+    return TreemapNode(role, label, detail, weight, colour, tuple(inner))
 
 
-def _kernels_cell(kernels: Sequence[DeviceKernel], code: int, colour: str, most: int) -> Cell:
+def _kernels_node(
+    kernels: Sequence[DeviceKernel], code: int, colour: str, most: int
+) -> TreemapNode:
     ordered = sorted(kernels, key=lambda kernel: (-(kernel.code_bytes or 0), kernel.name))
-    cells = [
-        Cell(Role.LEAF, _short(kernel.name), kernel_facts(kernel), kernel.code_bytes or 0, colour)
+    nodes = [
+        TreemapNode(
+            Role.LEAF, _short(kernel.name), kernel_facts(kernel), kernel.code_bytes or 0, colour
+        )
         for kernel in ordered[:most]
         if kernel.code_bytes
     ]
     if left_out := ordered[most:]:
         rest = sum(kernel.code_bytes or 0 for kernel in left_out)
-        cells.append(
-            Cell(Role.LEAF, f"{len(left_out)} smaller kernels", size_text(rest), rest, colour)
+        nodes.append(
+            TreemapNode(
+                Role.LEAF, f"{len(left_out)} smaller kernels", size_text(rest), rest, colour
+            )
         )
     count = "1 kernel" if len(kernels) == 1 else f"{len(kernels)} kernels"
-    return Cell(Role.CODE, count, f"{size_text(code)} of instructions", code, colour, tuple(cells))
+    return TreemapNode(
+        Role.CODE, count, f"{size_text(code)} of instructions", code, colour, tuple(nodes)
+    )
 
 
 def _short(name: str) -> str:
@@ -139,36 +147,36 @@ def _short(name: str) -> str:
 
 
 def _placed(
-    cells: Sequence[Cell], area: tuple[float, float, float, float], aspect: float, depth: int
-) -> Iterator[Box]:
-    for cell, place in _squarified(cells, area):
+    nodes: Sequence[TreemapNode], area: tuple[float, float, float, float], aspect: float, depth: int
+) -> Iterator[TreemapRect]:
+    for node, place in _squarified(nodes, area):
         left, top, width, height = place
-        yield Box(cell, depth, left / aspect, top, width / aspect, height)
-        if cell.below:
-            yield from _placed(cell.below, place, aspect, depth + 1)
+        yield TreemapRect(node, depth, left / aspect, top, width / aspect, height)
+        if node.children:
+            yield from _placed(node.children, place, aspect, depth + 1)
 
 
 def _squarified(
-    cells: Sequence[Cell], area: tuple[float, float, float, float]
-) -> Iterator[tuple[Cell, tuple[float, float, float, float]]]:
-    """Return the cells in rows along the shorter side, as near to squares as can be."""
+    nodes: Sequence[TreemapNode], area: tuple[float, float, float, float]
+) -> Iterator[tuple[TreemapNode, tuple[float, float, float, float]]]:
+    """Return the nodes in rows along the shorter side, as near to squares as can be."""
     left, top, width, height = area
-    ordered = sorted((cell for cell in cells if cell.weight > 0), key=lambda cell: -cell.weight)
-    total = sum(cell.weight for cell in ordered)
+    ordered = sorted((node for node in nodes if node.weight > 0), key=lambda node: -node.weight)
+    total = sum(node.weight for node in ordered)
     scale = width * height / total if total else 0.0
     begin = 0
     while begin < len(ordered):
         side = min(width, height)
         end = _row_end(ordered, begin, side, scale)
         row = ordered[begin:end]
-        thickness = sum(cell.weight for cell in row) * scale / side if side else 0.0
+        thickness = sum(node.weight for node in row) * scale / side if side else 0.0
         offset = 0.0
-        for cell in row:
-            length = cell.weight * scale / thickness if thickness else 0.0
+        for node in row:
+            length = node.weight * scale / thickness if thickness else 0.0
             if width >= height:
-                yield cell, (left, top + offset, thickness, length)
+                yield node, (left, top + offset, thickness, length)
             else:
-                yield cell, (left + offset, top, length, thickness)
+                yield node, (left + offset, top, length, thickness)
             offset += length
         if width >= height:
             left, width = left + thickness, max(width - thickness, 0.0)
@@ -177,8 +185,8 @@ def _squarified(
         begin = end
 
 
-def _row_end(ordered: Sequence[Cell], begin: int, side: float, scale: float) -> int:
-    """Return where the row ends: before the cell that would make the worst box longer."""
+def _row_end(ordered: Sequence[TreemapNode], begin: int, side: float, scale: float) -> int:
+    """Return where the row ends: before the node that would make the worst rectangle longer."""
     largest = ordered[begin].weight * scale
     total, worst = 0.0, float("inf")
     for end in range(begin, len(ordered)):
