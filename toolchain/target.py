@@ -205,7 +205,13 @@ def kind_of_triple(triple: str) -> Kind | None:
 
 def kind_of_image(offload_kind: str, triple: str) -> Kind | None:
     """Return the device kind of an image by what its container says; the last one that claims it."""
-    named = (kind for kind in reversed(all_kinds()) if _OFFLOAD_KINDS[kind] == offload_kind)
+    return _claiming(offload_kind, triple, all_kinds())
+
+
+@cache
+def _claiming(offload_kind: str, triple: str, kinds: tuple[Kind, ...]) -> Kind | None:
+    # A link of many objects asks for each image.
+    named = (kind for kind in reversed(kinds) if _OFFLOAD_KINDS[kind] == offload_kind)
     return next((kind for kind in named if device_kind(kind).holds(triple)), None)
 
 
