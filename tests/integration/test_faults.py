@@ -21,7 +21,7 @@ from support.project import digests, open_once_read, run_in, write_project
 from support.stress import FACTOR, rounds
 
 pytestmark = pytest.mark.llvm(22)
-KILLS = 6
+KILLS = 4
 # In `make stress`: up to this long behind a step's begin.
 LATER_S = 0.1
 LLVM = Path("/usr/lib/llvm-22/bin")
