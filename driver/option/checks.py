@@ -281,7 +281,12 @@ def _unused(options: CompileOptions) -> Iterator[str]:
             else:
                 yield f"argument unused during compilation: '{shown}'"
     if options.mode is Mode.PREPROCESSED:
-        others = (path for path in options.inputs if path.suffix not in PREPROCESSED_SUFFIXES)
+        endings = dict(options.languages)
+        others = (
+            path
+            for path in options.inputs
+            if endings.get(path, path.suffix) not in PREPROCESSED_SUFFIXES
+        )
         yield from (f"{path}: previously preprocessed input" for path in others)
     yield from (f"argument unused during compilation: '{word}'" for word in options.unused)
 
