@@ -336,7 +336,7 @@ def check_regular(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         reason, hint = "no such file", _missing_hint(path)
     except OSError as error:
-        reason, hint = error.strerror, "check the name and its permissions"
+        reason, hint = error.strerror or str(error), "check the name and its permissions"
     else:
         if stat.S_ISREG(mode):
             return
