@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -270,3 +271,30 @@ def test_an_interrupt_ends_the_children_and_removes_the_temporary_files(
     assert driver.returncode == 130
     assert stderr.strip() == "mlir-offload: interrupted"
     assert list(sandbox.temporary.iterdir()) == []
+
+
+def test_an_interrupt_while_modules_are_loaded_ends_the_process_without_a_traceback() -> None:
+    program = """
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "mlir_offload.driver.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+from mlir_offload.__main__ import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--version"], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+def test_a_directory_that_was_removed_is_named(mlir_offload: list[str], tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    words = ["sh", "-c", 'rmdir ../gone && exec "$@"', "sh", *mlir_offload, "-c", "../k.mlir"]
+    done = subprocess.run(words, cwd=gone, capture_output=True, text=True, check=False)
+    assert done.returncode == 7
+    assert "error: the current directory does not exist any more\n" in done.stderr
+    assert "hint: " in done.stderr
