@@ -8,12 +8,14 @@ from pathlib import Path
 
 import click
 
-from mlir_offload.driver.message.report import report, show_error, show_warning
+from mlir_offload.driver.message.report import report, show_error, show_note, show_warning
 from mlir_offload.driver.message.skew import counted, is_error, message_of
 from mlir_offload.driver.option.click_command import PATH, call, command
 from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.driver.tools.releases import learn_llvm, learn_named
+from mlir_offload.offload.container.file_form import FileForm, file_form
 from mlir_offload.offload.skew.check import SkewFinding, check_file
+from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.cuda_driver import load_drivers
 from mlir_offload.toolchain.errors import (
@@ -32,6 +34,8 @@ from mlir_offload.toolchain.skew.limits import load_limits
 from mlir_offload.toolchain.tool import Role
 
 _DAMAGED = "BC005"
+# What contains neither LLVM IR nor device code, whatever reads it.
+_NEVER_CHECKED = (FileForm.TEXT, FileForm.MLIR, FileForm.MLIR_BYTECODE)
 
 
 @command("check", click.Argument(["files"], nargs=-1, type=PATH), for_clang=None)
@@ -114,9 +118,13 @@ def _checked(path: Path, consumer: Consumer) -> int:
     """Say what is wrong with one file; return the exit status of its class."""
     try:
         findings = counted(check_file(path, consumer), report().options)
+        with open_view(path) as view:
+            form = file_form(view)
     except MlirOffloadError as error:
         show_error(error)
         return error.exit_status
+    if form in _NEVER_CHECKED and not findings:
+        show_note(f"{path}: not checked: {form}, without LLVM IR and device code")
     for finding in findings:
         report().add(message_of(finding))
     return _status(findings)

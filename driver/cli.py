@@ -170,6 +170,9 @@ def _of_the_system(error: Exception) -> InputOutputError | None:
         return limit.limit_in_text("mlir-offload", str(error))
     if error.filename is None and error.errno is None:
         return None
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        msg = "the current directory does not exist any more"
+        return InputOutputError(msg, hint="change to another one: cd ..")
     where = f"{error.filename}: " if error.filename else ""
     reached = limit.limit_error(
         f"cannot open {error.filename}" if where else "mlir-offload", error.errno

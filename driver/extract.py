@@ -216,12 +216,12 @@ def _nothing(
         return VerificationError(shown(damage.message), hint=damage.hint, location=str(file))
     if not images:
         msg = f"{file} contains no device image: it is {part.form}"
-        return UsageError(msg, hint="see 'mlir-offload inspect'")
+        return UsageError(msg, hint=f"see 'mlir-offload inspect {shown(str(file))}'")
     asked = ", ".join(_asked(wanted))
     held = "; ".join(dict.fromkeys(described(image) for image in images[:_SHOWN]))
     more = f" and {len(images) - _SHOWN} more" if len(images) > _SHOWN else ""
     msg = f"no image of {file} has {asked}; there are: {shown(held)}{more}"
-    return UsageError(msg, hint="see 'mlir-offload extract --list'")
+    return UsageError(msg, hint=f"see 'mlir-offload extract --list {shown(str(file))}'")
 
 
 def _asked(wanted: Wanted) -> Iterator[str]:

@@ -59,7 +59,8 @@ def _write(directory: Path, name: str) -> list[Path]:
 
 
 def _fill(directory: Path, name: str) -> Iterator[Path]:
-    for template in _TEMPLATES.iterdir():
+    # pip compiles run.py where it installs it.
+    for template in filter(Path.is_file, _TEMPLATES.iterdir()):
         place = _PLACES.get(template.name, Path(template.name))
         text = template.read_text(encoding="utf-8")
         (directory / place).parent.mkdir(parents=True, exist_ok=True)

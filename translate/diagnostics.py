@@ -71,7 +71,7 @@ def condense(completed: Completed, *, source: Path) -> MlirOffloadError:
     ]
     diagnostic = next((one for one in said if one.severity is tool_message.Severity.ERROR), None)
     if _crashed(completed):
-        return _crash(completed, diagnostic)
+        return _crash(completed, diagnostic, source)
     stopped = _tool_error(completed)
     if stopped is not None:
         return stopped
@@ -122,11 +122,13 @@ def _crashed(completed: Completed) -> bool:
     return status < 0 or status in _CRASH_STATUS or _CRASH_TEXT in completed.stderr
 
 
-def _crash(completed: Completed, diagnostic: tool_message.ToolMessage | None) -> ToolFailedError:
+def _crash(
+    completed: Completed, diagnostic: tool_message.ToolMessage | None, source: Path
+) -> ToolFailedError:
     program = completed.command.program
     return ToolFailedError(
         f"internal crash of {program} ({describe_status(completed.returncode)})",
-        location=diagnostic.location if diagnostic else "",
+        location=diagnostic.location if diagnostic else str(source),
         hint="try another release of LLVM with --llvm=MAJOR; run again with -v to see what it printed",
         command=str(completed.command),
         stderr=completed.stderr,

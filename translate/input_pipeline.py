@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,12 @@ _MAGIC = (
     (b"BC\xc0\xde", "LLVM bitcode"),
     (b"!<arch>\n", "an archive"),
     (b"\x1f\x8b", "a compressed file"),
+)
+# How text begins that an editor wrote in another encoding; then what writes it without.
+_BYTE_ORDER_MARKS = (
+    (b"\xef\xbb\xbf", "UTF-8", r"sed '1s/^\xef\xbb\xbf//'"),
+    (b"\xff\xfe", "UTF-16", "iconv -f UTF-16 -t UTF-8"),
+    (b"\xfe\xff", "UTF-16", "iconv -f UTF-16 -t UTF-8"),
 )
 # How text of other languages begins, and never MLIR; then what they are, and what to do.
 _OTHER_TEXT = (
@@ -273,12 +280,21 @@ def check_source(path: Path) -> bytes:
         )
     if content.startswith(BYTECODE_MAGIC):
         return content
+    _check_encoding(content, path)
     kind = next((name for magic, name in _MAGIC if content.startswith(magic)), "")
     if kind or _BINARY.search(content, 0, _LOOK_AT_BYTES):
         msg = f"not an MLIR program but {kind or 'a binary file'}"
         raise SourceError(msg, hint="give MLIR text or MLIR bytecode", location=str(path))
     _check_language(content, path)
     return content
+
+
+def _check_encoding(content: bytes, path: Path) -> None:
+    for mark, encoding, command in _BYTE_ORDER_MARKS:
+        if content.startswith(mark):
+            msg = f"the file begins with a byte order mark ({encoding}), which MLIR does not read"
+            hint = f"write it without: {command} {shlex.quote(str(path))} > NEW.mlir"
+            raise SourceError(msg, hint=hint, location=f"{path}:1:1")
 
 
 def _check_language(content: bytes, path: Path) -> None:

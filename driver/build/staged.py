@@ -16,9 +16,10 @@ from mlir_offload.driver.option.command_line import (
     STANDARD_INPUT,
     CompileOptions,
     as_operand,
+    check_regular,
 )
 from mlir_offload.driver.system.workspace import open_workspace
-from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
+from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
 
 _MLIR, _STDIN = ".mlir", "<stdin>"
 
@@ -65,10 +66,11 @@ def _staged(path: Path, ending: str, directory: Path) -> Path:
         content = sys.stdin.buffer.read()
         name.write_bytes(content)
         report().contents[_STDIN] = content
-    elif not path.is_file():
-        msg = f"{path}: no such file"
-        raise InputOutputError(msg, hint="check the name and the current directory")
+    elif str(path) == os.devnull:
+        # `-dM -E -x c /dev/null` prints the macros of clang.
+        name.touch()
     else:
+        check_regular(path)
         name.symlink_to(path.absolute())
     return name
 

@@ -39,7 +39,7 @@ from mlir_offload.offload.container.mob_manifest import (
 )
 from mlir_offload.offload.link.finding import raise_findings
 from mlir_offload.toolchain.byte_view import copy_view, open_view
-from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.tables import learn_release
 from mlir_offload.toolchain.target import Target
@@ -79,8 +79,18 @@ def link_bundles(arguments: Sequence[str], runner: Runner) -> int:
             _place_objects(context, [pair for pairs in made.values() for pair in pairs])
         else:
             objects = {path: [item for _, item in pairs] for path, pairs in made.items()}
-            _link(opened, _with_objects(context.options, objects), context)
+            try:
+                _link(opened, _with_objects(context.options, objects), context)
+            except MlirOffloadError as error:
+                for bundle in bundles:
+                    error.relocate(partial(_place_of, bundle))
+                raise
     return 0
+
+
+def _place_of(bundle: UnpackedBundle, location: str) -> str:
+    """Return a bundle in place of a file that was made of it."""
+    return str(bundle.path) if location.startswith(f"{bundle.directory}/") else location
 
 
 def _bundles(options: CompileOptions) -> tuple[Path, ...]:

@@ -287,7 +287,7 @@ def jobs(options: CompileOptions, value: str) -> CompileOptions:
     """Choose how many programs run at the same time."""
     if not value.isdecimal() or int(value) < 1:
         msg = f"-j needs a number from 1, not '{value}'"
-        raise UsageError(msg)
+        raise UsageError(msg, hint="write -j4, for example")
     return replace(options, jobs=int(value))
 
 

@@ -184,7 +184,7 @@ def consistent(options: CompileOptions) -> CompileOptions:
         )
     if options.header is not None and MLIR_SUFFIXES.isdisjoint(p.suffix for p in options.inputs):
         msg = "--emit-header= needs a .mlir file to take the functions from"
-        raise UsageError(msg)
+        raise UsageError(msg, hint="name it: mlir-offload --emit-header=FILE.h FILE.mlir")
     if options.mode is not Mode.LINK and options.output is not None and len(options.inputs) > 1:
         _check_words(options.inputs)
         msg = f"-o names one file, but {options.mode.value} makes one for each of {len(options.inputs)} inputs"
@@ -281,7 +281,12 @@ def _unused(options: CompileOptions) -> Iterator[str]:
             else:
                 yield f"argument unused during compilation: '{shown}'"
     if options.mode is Mode.PREPROCESSED:
-        others = (path for path in options.inputs if path.suffix not in PREPROCESSED_SUFFIXES)
+        endings = dict(options.languages)
+        others = (
+            path
+            for path in options.inputs
+            if endings.get(path, path.suffix) not in PREPROCESSED_SUFFIXES
+        )
         yield from (f"{path}: previously preprocessed input" for path in others)
     yield from (f"argument unused during compilation: '{word}'" for word in options.unused)
 

@@ -89,4 +89,5 @@ def call(found: click.Command, arguments: Sequence[str], runner: Runner) -> Any:
         raise UsageError(msg, hint=option_hint(error.option_name, SUBCOMMANDS[name])) from error
     except click.ClickException as error:
         hint = f"see 'mlir-offload {name} --help'"
-        raise UsageError(error.format_message(), hint=hint) from error
+        text = error.format_message().removesuffix(".")
+        raise UsageError(text[:1].lower() + text[1:], hint=hint) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -69,6 +70,7 @@ __all__ = [
     "DeviceCode",
     "Mode",
     "as_operand",
+    "check_regular",
     "parse_arguments",
     "read_arguments",
 ]
@@ -190,6 +192,9 @@ def _taken_for(options: CompileOptions) -> CompileOptions:
 
 
 def _input(options: CompileOptions, name: str) -> CompileOptions:
+    if not name:
+        msg = "an argument is empty, where a file is expected"
+        raise UsageError(msg, hint="leave it out; a variable of the shell may be empty")
     path = Path(name)
     languages = (
         (*options.languages, (path, options.language)) if options.language else options.languages
@@ -204,8 +209,7 @@ def _input(options: CompileOptions, name: str) -> CompileOptions:
 
 def check_input(path: Path) -> None:
     """Raise InputOutputError or UsageError for what is not a file that the compiler takes."""
-    if not path.is_file():
-        raise _no_file(path)
+    check_regular(path)
     if path.suffix not in _KNOWN_SUFFIXES and not _is_linked(path):
         msg = f"{path}: unknown kind of file"
         endings = ".mlir, .o, .a, .so, .c, .cpp, .cu, .hip, .ll or .bc"
@@ -213,19 +217,29 @@ def check_input(path: Path) -> None:
         raise UsageError(msg, hint=hint)
 
 
-def _no_file(path: Path) -> InputOutputError:
-    """Return the error for a path at which there is no regular file."""
-    if not path.exists():
-        return InputOutputError(f"{path}: no such file", hint=_missing_hint(path))
-    if path.is_dir():
-        return InputOutputError(f"{path}: is a directory", hint="name the files in it")
-    # It is read more than once, and a device has no end.
-    hint = "write what it gives to a file first"
-    return InputOutputError(f"{path}: not a regular file", hint=hint)
+def check_regular(path: Path) -> None:
+    """Raise InputOutputError for a path at which there is no regular file."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        reason, hint = "no such file", _missing_hint(path)
+    except OSError as error:
+        reason, hint = error.strerror or str(error), "check the name and its permissions"
+    else:
+        if stat.S_ISREG(mode):
+            return
+        # It is read more than once, and a device has no end.
+        reason, hint = "not a regular file", "write what it gives to a file first"
+        if stat.S_ISDIR(mode):
+            reason, hint = "is a directory", "name the files in it"
+    msg = f"{path}: {reason}"
+    raise InputOutputError(msg, hint=hint)
 
 
 def _missing_hint(path: Path) -> str:
     """Return what may have been meant by a file that is not there: a subcommand, perhaps."""
+    if path.is_symlink():
+        return f"it is a link to '{path.readlink()}'"
     near = "" if path.suffix else row.nearest(str(path), subcommand.SUBCOMMANDS)
     if near:
         return f"did you mean the subcommand '{near}'?"

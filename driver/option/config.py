@@ -190,9 +190,11 @@ def load_config(path: Path) -> ConfigFile:
         text = content.decode()
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        msg = f"{path} is not TOML: {error}"
+        at = re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
+        location = f"{path}:{at[1]}:{at[2]}" if at else str(path)
+        msg = f"invalid TOML: {str(error)[: at.start() if at else None]}"
         hint = 'write one setting per line, as in: llvm = "22"'
-        raise UsageError(msg, hint=hint, location=str(path)) from error
+        raise UsageError(msg, hint=hint, location=location) from error
     known = {setting.key: setting for setting in SETTINGS}
     values = {key: _checked(known, key, value, path, text) for key, value in table.items()}
     return ConfigFile(path, values, content)

@@ -203,10 +203,11 @@ def open_workspace(save_to: Path | None = None, *, parent: Path | None = None) -
         yield save_to
         return
     with contextlib.ExitStack() as stack:
+        where = parent or temporary_directory()
         try:
-            path = stack.enter_context(locked_temporary_directory(parent or temporary_directory()))
+            path = stack.enter_context(locked_temporary_directory(where))
         except OSError as error:
-            msg = f"cannot make a temporary directory: {error.strerror or error}"
+            msg = f"cannot make a temporary directory in {where}: {error.strerror or error}"
             raise InputOutputError(
                 msg, hint="free some space, or set TMPDIR to a writable directory"
             ) from error

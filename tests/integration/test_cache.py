@@ -524,8 +524,9 @@ def test_a_second_checkout_takes_all_from_a_remote_store(
     assert checkout.object.read_bytes() == first
 
 
-@pytest.mark.parametrize("fault", ["KILL", "STOP"])
-@pytest.mark.parametrize("server", [cache_servers.redis, cache_servers.nginx])
+@pytest.mark.parametrize(
+    ("server", "fault"), [(cache_servers.redis, "KILL"), (cache_servers.nginx, "STOP")]
+)
 def test_a_store_that_ends_or_hangs_in_the_middle_costs_a_step_one_wait(
     checkout: Checkout, tmp_path: Path, server: Server, fault: str
 ) -> None:

@@ -233,6 +233,15 @@ def test_check_warns_of_releases_newer_than_the_rules(run: Run, tmp_path: Path) 
     assert "warning: the rules were measured with LLVM 14 to 23; LLVM 24" in said.stderr
 
 
+@pytest.mark.parametrize(("text", "form"), [("int main(void);\n", "text"), ("module {}\n", "MLIR")])
+def test_check_tells_of_files_without_anything_to_check(
+    run: Run, tmp_path: Path, text: str, form: str
+) -> None:
+    (tmp_path / "file").write_text(text)
+    said = run("check", "file", "--for-clang=22", status=0)
+    assert f"note: file: not checked: {form}, without LLVM IR and device code" in said.stderr
+
+
 def test_check_reports_empty_and_unknown_files(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty.bc").write_bytes(b"")
     (tmp_path / "odd.bc").write_bytes(b"\1\0\2")

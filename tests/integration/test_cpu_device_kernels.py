@@ -267,8 +267,9 @@ def test_only_kernels_with_subgroup_operations_need_fibers(split: Program) -> No
     assert regions == {"scan", "settle", "nested", "flip"}
 
 
-@pytest.mark.parametrize("lanes", [16, 32, 64])
+@pytest.mark.parametrize("lanes", [16, 64])
 def test_strips_of_any_width_compute_the_same(build: Build, split: Program, lanes: int) -> None:
+    # The fixture `strips` has 32.
     source = build.directory / f"lanes{lanes}.mlir"
     source.write_text(OTHER_KERNELS.sub("", build.input("cpu_device.mlir").read_text()))
     strips = build.program(source, stem=f"lanes{lanes}", collapses=True, lanes=lanes)

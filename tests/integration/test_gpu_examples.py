@@ -1,4 +1,4 @@
-"""The examples, built once for GPUs of two vendors, executed without a GPU.
+"""The examples, built once for every kind of device, executed without a GPU.
 
 NVIDIA: an interpreter of the PTX. AMD: an interpreter of the linked IR, and of the first blocks of each kernel
 also one of the machine code, which has to leave the same bytes. Threads run in order and in random ones; a data race,
@@ -8,6 +8,7 @@ program.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,10 @@ import pytest
 from support.amd_emulator import WAVES, AmdGpu
 from support.amd_launch import read_images, run_recorded
 from support.cuda_emulator import CudaEmulator, run_program
+from support.opencl import opencl_environment
+
+from mlir_offload.offload.link.coverage import held_kernels
+from mlir_offload.offload.link.objects import read_objects
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "examples"
 # Without kernels, or called from other languages.
@@ -24,7 +29,7 @@ CALLED_FROM_C = {"square": "main.c"}
 ARGUMENTS = {"saxpy": ("4096",)}
 # Lowered already.
 FOR_NVIDIA = {"lowered"}
-# Of some also the code of the other release, and the PTX that is kept for later GPUs.
+# Of some also the code of the other release.
 TWICE = ("reduction", "two_modules")
 # printf passes the host its text in ways that the interpreter of machine code does not have.
 NOT_AS_MACHINE_CODE = {"printf"}
@@ -60,9 +65,14 @@ def test_an_example_finds_its_result_right_on_every_gpu(
 ) -> None:
     program = tmp_path / "program"
     archs = () if example.stem in FOR_NVIDIA else tuple(WAVES)
+    others = ("spirv64", "host") if release == 22 else ()
     options = cuda_emulator.options(is_kept=False)
-    amd.build(release, ",".join(("sm_90", *archs)), program, *options, *_inputs(example))
+    amd.build(release, ",".join(("sm_90", *archs, *others)), program, *options, *_inputs(example))
+    _check_kernels(program, {"sm_90", *archs, *others} - {"host"})
     _check_on_cuda(program, example)
+    if others:
+        assert b"ok" in _run(program, "host")
+        assert b"ok" in _run(program, "sycl", **opencl_environment())
     for arch, seed in AMD_RUNS if archs else ():
         record = tmp_path / arch
         record.mkdir(exist_ok=True)
@@ -72,6 +82,20 @@ def test_an_example_finds_its_result_right_on_every_gpu(
         assert (ran.returncode, ran.stderr.decode()) == (0, ""), (arch, seed)
         assert b"ok" in ran.stdout
         _check_machine_code(program, arch, record, ROUNDED.get(example.stem, 0))
+
+
+def _check_kernels(program: Path, archs: set[str]) -> None:
+    """Check that the program has all of its kernels for each GPU."""
+    held = [kernel for item in read_objects(program) for kernel in held_kernels(item)]
+    by_arch = {arch: {one.kernel for one in held if one.arch == arch} for arch in archs}
+    assert all(kernels == by_arch["sm_90"] != set() for kernels in by_arch.values())
+
+
+def _run(program: Path, device: str, **environment: str) -> bytes:
+    variables = {**os.environ, **environment, "MLIR_OFFLOAD_DEVICE": device}
+    result = subprocess.run([program], env=variables, capture_output=True, check=False)
+    assert (result.returncode, result.stderr) == (0, b""), result.stdout
+    return result.stdout
 
 
 def _check_machine_code(program: Path, arch: str, record: Path, tolerance: int) -> None:
@@ -85,11 +109,10 @@ def _check_machine_code(program: Path, arch: str, record: Path, tolerance: int) 
 
 
 @pytest.mark.llvm(22)
-@pytest.mark.parametrize("name", TWICE)
 def test_an_example_runs_as_ptx_that_is_kept_for_later_gpus(
-    mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path, name: str
+    mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path
 ) -> None:
-    program, example = tmp_path / "program", DOCS / f"{name}.mlir"
+    program, example = tmp_path / "program", DOCS / "two_modules.mlir"
     flags = ("--llvm=22", "--offload-arch=sm_90", *cuda_emulator.options(is_kept=True))
     subprocess.run([*mlir_offload, *flags, "-o", str(program), *_inputs(example)], check=True)
     _check_on_cuda(program, example)

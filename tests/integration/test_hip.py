@@ -319,24 +319,6 @@ def test_a_launcher_makes_the_same_images(
         assert [image.arch for image in contents.images] == ["gfx1030", "gfx90a"]
 
 
-EXAMPLE_NAMES = sorted(
-    path.name for path in EXAMPLES.glob("*.mlir") if "nvvm." not in path.read_text(encoding="utf-8")
-)
-
-
-# What LLVM 22 makes of them is executed: test_gpu_examples.
-@pytest.mark.llvm(19)
-def test_the_examples_compile_for_an_amd_gpu_by_the_older_release(
-    mlir_offload: list[str], rocm_recorder: Path, tmp_path: Path
-) -> None:
-    compiler = [*mlir_offload, "--llvm=19", f"--rocm-path={rocm_recorder}"]
-    sources = [str(EXAMPLES / name) for name in EXAMPLE_NAMES]
-    options = ["--offload-arch=gfx90a", "-O0", "-c", *sources]
-    subprocess.run([*compiler, *options], cwd=tmp_path, check=True)
-    made = sorted(path.stem for path in tmp_path.glob("*.o"))
-    assert made == [name.removesuffix(".mlir") for name in EXAMPLE_NAMES]
-
-
 @pytest.mark.llvm(22)
 def test_an_object_for_the_device_names_its_compiler_and_not_that_of_a_library_in_it(
     mlir_offload: list[str], tmp_path: Path

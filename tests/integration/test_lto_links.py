@@ -95,8 +95,13 @@ def _linked_kernels(program: Path) -> list[str]:
     return sorted(kernel for image in images for kernel in image.kernels or ())
 
 
-@pytest.mark.parametrize("major", TWO)
-@pytest.mark.parametrize("option", ["-flto", "-flto=thin"])
+@pytest.mark.parametrize(
+    ("option", "major"),
+    [
+        pytest.param("-flto=thin", 19, marks=pytest.mark.llvm(19)),
+        pytest.param("-flto", 22, marks=pytest.mark.llvm(22)),
+    ],
+)
 def test_a_program_is_linked_with_lto(
     option: str, major: int, mlir_offload: list[str], tmp_path: Path
 ) -> None:

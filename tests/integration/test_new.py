@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+
+from mlir_offload.driver import new
+from mlir_offload.toolchain.process import ProcessRunner
 
 pytestmark = pytest.mark.llvm(22)
 PRINTED = "10\n20\n30\n40\n"
@@ -88,6 +92,16 @@ def test_it_replaces_nothing(mlir_offload: list[str], tmp_path: Path, place: str
     assert done.stderr.startswith(f"{place}: error: ")
     assert "hint: name a directory that does not exist, or that is empty" in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "full"]
+
+
+def test_a_package_whose_files_pip_compiled_writes_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installed = shutil.copytree(new._TEMPLATES, tmp_path / "installed")
+    (installed / "__pycache__").mkdir(exist_ok=True)
+    monkeypatch.setattr(new, "_TEMPLATES", installed)
+    assert new.run_new([str(tmp_path / "made")], ProcessRunner()) == 0
+    assert str(tmp_path / "made" / "run.py") in capsys.readouterr().out
 
 
 def test_an_empty_directory_and_the_current_one_are_filled(

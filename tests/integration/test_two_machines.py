@@ -88,6 +88,18 @@ def test_the_script_links_from_any_directory_and_takes_a_named_clang(
 
 
 @pytest.mark.llvm(19)
+def test_an_error_of_a_link_names_the_bundle(
+    bundles: dict[int, Path], tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    machine = linking_machine(tmp_path, 19, mlir_offload)
+    moved(bundles[19], machine)
+    (machine.home / "main.c").write_text("int main(void) { return 0; }\n")
+    said = machine.mlir_offload("link", "matmul.mob", "main.c", "-o", "program", status=1).stderr
+    assert said.startswith("matmul.mob: error: the program has several functions 'main'\n")
+    assert str(tmp_path) not in said
+
+
+@pytest.mark.llvm(19)
 @pytest.mark.llvm(22)
 @pytest.mark.parametrize(("producer", "consumer"), [(22, 22), (19, 19)])
 def test_link_checks_compiles_links_and_verifies(

@@ -54,12 +54,24 @@ def executed_uses(target: str, release: int) -> Uses:
     return uses_in((*_examples(), *texts, text_of(probes_for(32), release)))
 
 
+@cache
+def probed_uses(release: int) -> Uses:
+    """Return what the probes of a release run in kernels, on the CPU and on GPUs of both vendors."""
+    return uses_in([text_of(probes_for(32), release)])
+
+
 def is_executed(row: Mapping[str, Any], target: str, releases: Iterable[int]) -> bool:
     """Say whether each use of an operation in a row is one of those that are run."""
     cases = [(release, case) for release in releases for case in cases_in(row, release)]
     return bool(cases) and all(
-        any(words <= run for run in executed_uses(target, release).get(name, ()))
-        for release, case in cases
-        for name, uses in uses_in([case.text]).items()
-        for words in uses
+        is_among(case.text, executed_uses(target, release)) for release, case in cases
+    )
+
+
+def is_among(text: str, uses: Uses) -> bool:
+    """Say whether each use of an operation in a text is one of those."""
+    return all(
+        any(words <= run for run in uses.get(name, ()))
+        for name, found in uses_in([text]).items()
+        for words in found
     )

@@ -119,6 +119,10 @@ def quick_part(rows: Sequence[Row]) -> list[tuple[str, int]]:
         best = max(features, key=lambda key: len(features[key] & wanted))
         chosen.append(best)
         wanted -= features[best]
+    for key in tuple(chosen):
+        others = [features[other] for other in chosen if other != key]
+        if features[key] <= set().union(*others):
+            chosen.remove(key)
     return chosen
 
 
