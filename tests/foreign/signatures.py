@@ -41,11 +41,13 @@ _FIRST_BITS, _STEP = 30, 4
 _CHOSEN = re.compile(r"<6 x i(\d+)>")
 # With what an overload is tried, by its number of types: numbers of TYPES, the types that are usual first.
 _SCALABLE = (13, 14)
+# Of several registers: each has as many parts of type 16.
+_SEVERAL = (17, 18, 19)
 _TRIED = {
     1: tuple((one,) for one in range(len(TYPES))),
     2: (
         *((one, other) for one in (0, 1, 3, 4, 6, 7, 8, 13, 14) for other in (one, 0, 1, 6)),
-        *product((17, 18, 19), (15, 16)),
+        *product(_SEVERAL, (15, 16)),
         (16, 17),
         (7, 20),
         (8, 20),
@@ -108,11 +110,10 @@ def concrete(reader: Reader, names: Mapping[str, Sequence[str]]) -> dict[str, li
         for name, types in names.items()
     }
     for request, (signature, spelled, *passed) in ask(reader, requests).items():
-        name, first, *_ = request.split()
+        name, *numbers = request.split()
         for one in passed:
-            kind = () if first == "-" else _kind(*TYPES[int(first)])
             call = Call(name, signature, spelled.removeprefix(name), one)
-            found[name].setdefault((kind, one), call)
+            found[name].setdefault((*_kind(numbers), one), call)
     read: dict[str, list[Call]] = {name: [] for name in names}
     # What the library takes, the parser may not: the next call of all names at once.
     for rank in range(max(map(len, found.values()), default=0)):
@@ -127,7 +128,11 @@ def concrete(reader: Reader, names: Mapping[str, Sequence[str]]) -> dict[str, li
     return read
 
 
-def _kind(size: int, element: str) -> tuple[bool, ...]:
+def _kind(numbers: Sequence[str]) -> Sequence[object]:
+    """Return what the types of an overload have in common with others, of which one is tried."""
+    if numbers[0] == "-" or int(numbers[0]) in _SEVERAL:
+        return numbers
+    size, element = TYPES[int(numbers[0])]
     return size > 0, size < 0, element == "ptr", element.startswith("i"), element == "i8"
 
 

@@ -175,6 +175,17 @@ def test_an_intrinsic_that_newer_releases_lack_is_told_and_one_that_they_replace
             "<4 x float> (i32, i32, i32, ptr addrspace(8), i32, i32)",
             {19: "BC023", 20: "", 21: ""},
         ),
+        # Readers put others in the place of a vector of several registers and its parts.
+        (
+            "llvm.aarch64.sve.tuple.create2.nxv8f32.nxv4f32",
+            "<vscale x 8 x float> (<vscale x 4 x float>, <vscale x 4 x float>)",
+            {15: "", 16: "", 22: ""},
+        ),
+        (
+            "llvm.aarch64.sve.ld3.nxv12f32.nxv4i1",
+            "<vscale x 12 x float> (<vscale x 4 x i1>, ptr)",
+            {15: "", 16: "", 22: ""},
+        ),
         ("llvm.x86.ttransposed.internal", "x86_amx (i16, i16, x86_amx)", {21: "", 22: "BC031"}),
         ("llvm.dbg.addr", "void (metadata, metadata, metadata)", {16: "", 17: "", 23: ""}),
         (
