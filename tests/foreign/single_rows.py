@@ -75,6 +75,8 @@ define <4 x i32> @f(<4 x i32> %a, <4 x i32> %b) {{
 _WIDE_STRUCT = "@g = global { i8, i128 } zeroinitializer\n"
 _ATTRIBUTE = re.compile(rb"(?<=\0)[a-z][a-z0-9]*(?:-[a-z0-9]+)+(?=\0)")
 _PRINTED = re.compile(r'"([^"\n]+)"="')
+_WORD = re.compile(rb"(?<=\0)[a-z]+(?:-[a-z]+)*(?=\0)")
+_WRONG = re.compile(r"invalid value for '[^'\n]+' attribute: (\S+)")
 # What costs time only, where it is not looked at.
 _SLOWER = {"amdgpu-unsafe-fp-atomics": 20}
 # How a verifier tells an attribute whose value it does not take: by the function, or by the name.
@@ -172,6 +174,25 @@ def attributes_gone(readers: tuple[Reader, ...]) -> dict[str, int]:
     return {name: since for name, since in gone.items() if since > readers[0].release}
 
 
+def attribute_values(readers: tuple[Reader, ...], name: str) -> dict[tuple[str, str], int]:
+    """Return which words a verifier takes as the value of an attribute, by the first release that does.
+
+    The words are those in the binary of the newest release. What the oldest takes is left out.
+    """
+    words = sorted({word.decode() for word in _WORD.findall(readers[-1].binary.read_bytes())})
+    text = "".join(
+        f'define void @f{place}() "{name}"="{word}" {{\n  ret void\n}}\n'
+        for place, word in enumerate(words)
+    )
+    since: dict[tuple[str, str], int] = {}
+    for reader in readers:
+        wrong = set(_WRONG.findall(reader.print(text.encode()).message))
+        for word in words:
+            if word not in wrong:
+                since.setdefault((name, word), reader.release)
+    return {row: first for row, first in since.items() if first > readers[0].release}
+
+
 def _attributed(
     oldest: Reader, reader: Reader, names: Sequence[str], value: str
 ) -> tuple[bytes, bytes]:
@@ -213,6 +234,11 @@ def mistakes(readers: tuple[Reader, ...]) -> Iterator[str]:
     tried = {(target, name) for target, rows in limits.back_ends.items() for name in rows}
     if tried != _BACK_ENDS.keys():
         yield f"back ends: {sorted(tried ^ _BACK_ENDS.keys())} have no module"
+    values = limits.attribute_values
+    for name in sorted({attribute for attribute, _ in values}):
+        own = {row: since for row, since in values.items() if row[0] == name}
+        if (words := attribute_values(readers, name)) != own:
+            yield f"attribute_values: {own}; found {words}"
     gone = {name: row.gone for name, row in limits.text_attributes_gone.items()}
     found = attributes_gone(readers)
     if found != gone | _SLOWER:
