@@ -45,6 +45,13 @@ define <4 x i32> @f() {
 @g = global i32 0, code_model "large"
 ;--- frame-pointer=reserved
 define void @f() "frame-pointer"="reserved" { ret void }
+;--- !range of a vector
+declare <2 x i32> @g()
+define <2 x i32> @f() {
+  %v = call <2 x i32> @g(), !range !0
+  ret <2 x i32> %v
+}
+!0 = !{i32 0, i32 5}
 ;--- uitofp nneg
 define void @f(i32 %i) {
  %r = uitofp nneg i32 %i to float

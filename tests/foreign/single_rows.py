@@ -73,6 +73,14 @@ define <4 x i32> @f(<4 x i32> %a, <4 x i32> %b) {{
 }}
 """
 _WIDE_STRUCT = "@g = global { i8, i128 } zeroinitializer\n"
+_VECTOR_RANGE = """\
+declare <2 x i32> @g()
+define <2 x i32> @f() {
+  %r = call <2 x i32> @g(), !range !0
+  ret <2 x i32> %r
+}
+!0 = !{i32 0, i32 5}
+"""
 _ATTRIBUTE = re.compile(rb"(?<=\0)[a-z][a-z0-9]*(?:-[a-z0-9]+)+(?=\0)")
 _PRINTED = re.compile(r'"([^"\n]+)"="')
 _WORD = re.compile(rb"(?<=\0)[a-z]+(?:-[a-z]+)*(?=\0)")
@@ -101,6 +109,7 @@ def single_rows() -> Mapping[str, tuple[int, Known]]:
             limits.noundef_of_loads_since,
             lambda reader: not reader.print(_NOUNDEF.encode()).is_read,
         ),
+        "vector_range_since": (limits.vector_range_since, _reads(_VECTOR_RANGE.encode())),
         **{
             f"rounded_decimals_since, {kind}": (
                 limits.rounded_decimals_since,
