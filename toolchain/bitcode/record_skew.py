@@ -58,8 +58,8 @@ _LOADS = (FunctionCode.LOAD, FunctionCode.LOAD_ATOMIC)
 # The numbers of !noundef and !range in all releases (llvm/IR/FixedMetadataKinds.def).
 _NOUNDEF = 29
 _RANGE = 4
-# Flags of a call: fast-math flags follow.
-_FAST_MATH = 1 << 17
+# Flags of a call: the type of the function is in the record, as it is since LLVM 3.7, and fast-math flags precede it.
+_EXPLICIT_TYPE, _FAST_MATH = 1 << 15, 1 << 17
 _ORDERING = (FunctionCode.FENCE, FunctionCode.LOAD_ATOMIC, FunctionCode.STORE_ATOMIC)
 
 
@@ -218,8 +218,11 @@ class _RecordWalk(Struct):
             self._add("BC036", "!range", function, {"needed": since})
 
     def _returns_vector(self, record: Record) -> bool:
-        has_flags = bool(record.operand(1, "calling convention") & _FAST_MATH)
-        kind = self.module.types.function(record.operand(2 + has_flags, "type of the function"))
+        flags = record.operand(1, "calling convention")
+        if not flags & _EXPLICIT_TYPE:
+            return False
+        place = 3 if flags & _FAST_MATH else 2
+        kind = self.module.types.function(record.operand(place, "type of the function"))
         return self.module.types[kind.elements[0]].code == TypeCode.VECTOR
 
     def _ordered(self, record: Record, function: str) -> None:
