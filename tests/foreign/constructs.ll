@@ -43,6 +43,15 @@ define <4 x i32> @f() {
 }
 ;--- code_model
 @g = global i32 0, code_model "large"
+;--- frame-pointer=reserved
+define void @f() "frame-pointer"="reserved" { ret void }
+;--- !range of a vector
+declare <2 x i32> @g()
+define <2 x i32> @f() {
+  %v = call <2 x i32> @g(), !range !0
+  ret <2 x i32> %v
+}
+!0 = !{i32 0, i32 5}
 ;--- uitofp nneg
 define void @f(i32 %i) {
  %r = uitofp nneg i32 %i to float
@@ -181,6 +190,8 @@ define void @f(i32 %x) !dbg !3 {
 !llvm.dbg.cu = !{!2}
 !llvm.module.flags = !{!6}
 !6 = !{i32 2, !"Debug Info Version", i32 3}
+;--- frame-pointer=non-leaf-no-reserve
+define void @f() "frame-pointer"="non-leaf-no-reserve" { ret void }
 ;--- nocreateundeforpoison
 declare void @f() nocreateundeforpoison
 ;--- sanitize_alloc_token

@@ -20,8 +20,22 @@ _PARSED = re.compile(r"^(?:\S+ )?(?:error: )?[^\s:]*:(\d+):\d+: error:", re.MULT
 _AT_ONCE = 200
 # The lines of a call in a module, and in which of them the call is.
 _LINES = 5
-# What no function has as a parameter, and no value, or no result.
-_CONSTANTS = {"token": "none", "metadata": "!{}", "x86_amx": "poison"}
+# What no function has as a parameter, and what is passed instead: constants, or what an instruction makes of one.
+_CONSTANTS = {"token": "none", "metadata": "!{}", "x86_amx": "%tile"}
+_TILE = "%tile = freeze x86_amx poison "
+# The metadata of a function whose calls describe variables, and of a module of such functions.
+_SCOPE = (
+    "distinct !DISubprogram(file: !0, type: !3, unit: !1, spFlags: DISPFlagDefinition)",
+    "!DILocalVariable(scope: SCOPE)",
+    "!DILocation(scope: SCOPE)",
+)
+_UNIT = """
+!0 = !DIFile(filename: "c", directory: "/")
+!1 = distinct !DICompileUnit(language: DW_LANG_C, file: !0, emissionKind: FullDebug)
+!2 = !{i32 2, !"Debug Info Version", i32 3}
+!3 = !DISubroutineType(types: !{})
+!llvm.dbg.cu = !{!1}
+!llvm.module.flags = !{!2}"""
 _NO_RESULTS = ("void", "token", "x86_amx", "metadata")
 
 
@@ -35,7 +49,7 @@ class Taken(StrEnum):
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an intrinsic; `suffix` is an overload's, which no LLVM writes: readers put their own in its place.
+    """A call of an intrinsic; `suffix` is an overload's, as the release that has it writes it.
 
     `passed` is a number for parameters of integer type, or PARAMETERS: those of the function that calls.
     """
@@ -52,12 +66,13 @@ class Call:
         name = f"{self.name}{self.suffix}"
         values = [(one, self._value(one, n)) for n, one in enumerate(parameters) if one != "..."]
         arguments = ", ".join(f"{one} {value}" for one, value in values)
-        own = ", ".join(f"{one} {value}" for one, value in values if value.startswith("%"))
+        own = ", ".join(f"{one} {value}" for one, value in values if value.startswith("%a"))
+        tile = _TILE if "x86_amx" in parameters else ""
         has_result = result not in _NO_RESULTS
         return (
             f"declare {result} @{name}({', '.join(parameters)})",
             f"define {result if has_result else 'void'} @c{place}({own}) {{",
-            f"  {'%r = ' if has_result else ''}call {kind} @{name}({arguments})",
+            f"  {tile}{'%r = ' if has_result else ''}call {kind} @{name}({arguments})",
             f"  ret {result} %r" if has_result else "  ret void",
             "}",
         )
@@ -67,6 +82,23 @@ class Call:
         if self.passed != PARAMETERS and re.fullmatch(r"i\d+", kind):
             return str(int(self.passed)) if kind != "i1" else ("false", "true")[int(self.passed)]
         return _CONSTANTS.get(kind, f"%a{place}")
+
+
+class DebugCall(Call):
+    """A call that describes a variable: it needs a function with debug information."""
+
+    def lines(self, place: int) -> tuple[str, ...]:
+        """Return the same lines as of other calls, and the metadata in the last one."""
+        first = _UNIT.count("\n") + len(_SCOPE) * place
+        scope, variable, location = (f"!{first + number}" for number in range(len(_SCOPE)))
+        metadata = (f"!{first + number} = {text}" for number, text in enumerate(_SCOPE))
+        return (
+            f"declare void @{self.name}(metadata, metadata, metadata)",
+            f"define void @c{place}() !dbg {scope} {{",
+            f"  call void @{self.name}(metadata i32 0, metadata {variable}, metadata !DIExpression()), !dbg {location}",
+            "  ret void",
+            "} " + " ".join(metadata).replace("SCOPE", scope),
+        )
 
 
 def answers(
@@ -127,7 +159,8 @@ def _functions(reader: Reader, calls: Sequence[Call], printed: str) -> Iterator[
 
 def _module(calls: Sequence[Call]) -> bytes:
     lines = [line for place, call in enumerate(calls) for line in call.lines(place)]
-    return "\n".join([*lines, ""]).encode()
+    unit = _UNIT if any(isinstance(call, DebugCall) for call in calls) else ""
+    return "\n".join([*lines, unit, ""]).encode()
 
 
 def _rejected(message: str, calls: Sequence[Call], *, is_text: bool) -> list[Call]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 
 # Flags of instructions that promise something; without them the instruction does the same.
 _PROMISES = frozenset(
@@ -86,10 +87,12 @@ def _parse(text: str) -> _Text:
             groups[group[1]] = frozenset(_ATTRIBUTE.findall(group[2]))
         elif node := _NODE.match(line):
             nodes[node[1]] = node[2]
-        elif line and not line.startswith(_IGNORED) and not _INTRINSIC.match(line):
+        elif not line.startswith(_IGNORED) and not _INTRINSIC.match(line):
             lines.append(_PROPERTIES.sub("", _PRINTED_COMMENT.sub("", line)))
     spelled = _spell_nodes(nodes)
-    resolved = tuple(_REFERENCE.sub(partial(_spell_reference, spelled), line) for line in lines)
+    spell = partial(_spell_reference, spelled)
+    # Declarations, whose order counts for nothing, leave comments behind.
+    resolved = tuple(_REFERENCE.sub(spell, line) for line in lines if line)
     return _Text(resolved, groups, Counter(spelled.values()))
 
 
@@ -98,8 +101,10 @@ def _spell_nodes(nodes: Mapping[str, str]) -> dict[str, str]:
     words = dict.fromkeys(nodes, "!")
     for _ in range(_ROUNDS):
         spell = partial(_spell_reference, words)
+        spelled = {number: _REFERENCE.sub(spell, text) for number, text in nodes.items()}
         words = {
-            number: f"!<{hash(_REFERENCE.sub(spell, text)):x}>" for number, text in nodes.items()
+            number: f"!<{blake2b(text.encode(), digest_size=8).hexdigest()}>"
+            for number, text in spelled.items()
         }
     return words
 

@@ -18,6 +18,7 @@ from foreign.reader import Reader
 from foreign.source_package import default_cache, fetch_source
 
 ROOT = Path(__file__).resolve().parents[2]
+_HOST = "x86_64-pc-linux-gnu"
 # Debian's source packages, and their files of C and C++, which need no configuration.
 SOURCES = {
     "bzip2": ("blocksort.c", "bzlib.c", "compress.c", "decompress.c", "huffman.c"),
@@ -40,10 +41,15 @@ _ARCHS = {"sm_80": "nvptx64-nvidia-cuda", "gfx90a": "amdgcn-amd-amdhsa"}
 _DEVICE_SOURCES = ("tests/integration/skew/device.cu", "tests/integration/inputs/cuda_caller.cu")
 _CRATES = ("itoa", "ryu", "hex", "fnv", "adler", "cfg-if", "memchr", "smallvec", "percent-encoding")
 _ZIG_SOURCES = ("compiler_rt.zig", "std/ascii.zig", "std/base64.zig", "std/sort.zig")
+# The CPUs that vectors.c is compiled for.
+_CPUS = {
+    "riscv64-unknown-linux-gnu": "rv64gcv",
+    "aarch64-unknown-linux-gnu": "armv8.6-a+sve2",
+    _HOST: "sapphirerapids",
+}
 _SYSTEM = ("-isystem", "/usr/include", "-isystem", "/usr/include/x86_64-linux-gnu")
 _OLDEST_WRITER = 15
 _SECONDS = 120
-_HOST = "x86_64-pc-linux-gnu"
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,8 @@ def make_corpus(folder: Path, readers: Sequence[Reader]) -> list[Job]:
     folder.mkdir(parents=True, exist_ok=True)
     host, device = _clang_jobs(folder, readers), _device_jobs(folder, readers)
     own = {reader.release for reader in readers}
-    every = [*host, *device, *_mlir_jobs(folder), *_other_jobs(folder, readers)]
+    vectors = _vector_jobs(folder, readers)
+    every = [*host, *vectors, *device, *_mlir_jobs(folder), *_other_jobs(folder, readers)]
     jobs = [job for job in every if job.release in own]
     with ThreadPoolExecutor(2) as pool:
         made = pool.map(_make, jobs)
@@ -114,6 +121,20 @@ def _clang_jobs(folder: Path, readers: Sequence[Reader]) -> Iterator[Job]:
             command = (*_clang(reader), "-w", *chosen, "-emit-llvm", "-c", str(source))
             include = (f"-I{source.parent}", "-o", "%o")
             yield Job(label, "clang", release, _HOST, "", (*command, *include), output)
+
+
+def _vector_jobs(folder: Path, readers: Sequence[Reader]) -> Iterator[Job]:
+    source = Path(__file__).with_name("vectors.c")
+    for triple, cpu in _CPUS.items():
+        for reader in readers:
+            for level in ("-O0", "-O2"):
+                label = f"{source.stem}-{triple.partition('-')[0]}{level}"
+                output = folder / f"{label}.clang{reader.release}.bc"
+                target = ("-target", triple, f"-march={cpu}", "-ffreestanding", level)
+                command = (*_clang(reader), *target, "-w", "-emit-llvm", "-c", str(source))
+                if reader.release >= _OLDEST_WRITER:
+                    words = (*command, "-o", "%o")
+                    yield Job(label, "clang", reader.release, triple, "", words, output)
 
 
 def _unpacked(package: str) -> Path:

@@ -157,16 +157,17 @@ a module and a reader. `tests/foreign/pairs.py` writes this page; do not edit it
     python tests/foreign/pairs.py --releases=14,15,16,17,18,19,20,21,22,23 --root=23=DIR --write
 
 The command fetches the sources and the readers that are not installed (but LLVM 23, which must be in DIR), and takes
-about half an hour. These figures are of one run.
+about ten minutes with two processors. These figures are of one run.
 It is not part of the test suite. `--only=REGEX` selects modules, `--checker` reruns only our checker, `--show` prints
 every pair that is missed or rejected wrongly.
 
 ## Modules
 
 The {modules} modules are real code: the sources of bzip2, cJSON, LZ4, Lua, zlib and TinyXML-2 compiled by clang 15 to
-23, crates compiled by rustc, files of Zig's library written by Zig's own bitcode writer, CUDA and HIP kernels compiled
-by clang, and our examples lowered by MLIR 19 and 22 for NVIDIA, AMD and the host. They are compiled with and without
-optimization, debug information and summaries for ThinLTO.
+23, functions with vector and matrix instructions of RISC-V, AArch64 and x86-64 by the same, crates compiled by rustc, files
+of Zig's library written by Zig's own bitcode writer, CUDA and HIP kernels compiled by clang, and our examples lowered by
+MLIR 19 and 22 for NVIDIA, AMD and the host. They are compiled with and without optimization, debug information and
+summaries for ThinLTO.
 
 ## Oracle
 

@@ -2,7 +2,7 @@
 
 usage: python tests/foreign/pairs.py [--releases=14,...,22] [--root=N=DIR] [--only=REGEX] [--show] [--write]
 
-It takes about half an hour, and fetches sources and readers. The table goes to
+It takes about ten minutes with two processors, and fetches sources and readers. The table goes to
 tests/golden/skew/pairs.csv, the figures to docs/design/foreign-pairs.md. Exit status 1 if the checker misses
 a pair that is wrong, misses more than 1 % of those that are rejected, or rejects one that is right.
 """

@@ -111,7 +111,7 @@ class Reader:
                 clang = (str(self.program), "clang", "-cc1", "-triple", _TRIPLE, "-x", "ir")
                 command = (*clang, f"-fthinlto-index={module}", "-emit-obj", "-o", "-")
             done = subprocess.run((*command, str(module)), capture_output=True, check=False)
-        return done.stderr.decode(errors="replace")
+        return done.stderr.decode(errors="replace").replace(f"{folder}/", "")
 
     def spell(self, data: bytes) -> Answer:
         """Print a module that need not be valid."""

@@ -4,9 +4,10 @@ usage: python signature_probe.py LIBRARY < REQUESTS
 
 A request is a name, and the numbers of TYPES that an overload is to have, or nothing. Without numbers two types are
 printed, of overloads with other types each: what differs between them an overload is free to choose. With numbers, or a
-`-` where there is nothing to choose, the type is printed if the verifier takes a call, and what such calls may pass: the
-parameters of the function, or a number for those of integer type, which may have to be constants. A line is the request
-and the answer, separated by tabs; a name that the library lacks, and a call that it does not take, has no line.
+`-` where there is nothing to choose, the type is printed if the verifier takes a call, the name with the overload's
+suffix, and what such calls may pass: the parameters of the function, or a number for those of integer type, which may
+have to be constants. A line is the request and the answer, separated by tabs; a name that the library lacks, and a call
+that it does not take, has no line.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ _NEW = (
     *("IntrinsicGetType", "IntrinsicGetName", "PrintTypeToString", "FunctionType", "GetReturnType"),
     *("ModuleCreateWithNameInContext", "GetIntrinsicDeclaration", "AddFunction", "GetParam"),
     *("AppendBasicBlockInContext", "CreateBuilderInContext", "BuildCall2", "BuildRetVoid"),
-    *("ConstInt", "ConstNull", "GetPoison", "MDNodeInContext2", "MetadataAsValue"),
+    *("ConstInt", "ConstNull", "GetPoison", "BuildFreeze", "MDNodeInContext2", "MetadataAsValue"),
+    "GetValueName2",
 )
 Pointers = Sequence[ctypes.c_void_p]
 
@@ -93,8 +95,8 @@ class Library:
             return ""
         if numbers:
             types = [self._types[int(number)] for number in numbers if number != "-"]
-            passed = self._passed(intrinsic, types)
-            answer = [self._spelled(intrinsic, types), *passed] if passed else []
+            called = self._called(intrinsic, types)
+            answer = [self._spelled(intrinsic, types), *called] if called else []
         else:
             is_free = self._c.LLVMIntrinsicIsOverloaded(intrinsic)
             answer = [
@@ -109,16 +111,21 @@ class Library:
         )
         return ctypes.string_at(self._c.LLVMPrintTypeToString(made)).decode()
 
-    def _passed(self, intrinsic: int, types: Pointers) -> list[str]:
-        """Return what the calls pass that the verifier takes."""
+    def _called(self, intrinsic: int, types: Pointers) -> list[str]:
+        """Return the name of the overload, and what the calls pass that the verifier takes; nothing without one."""
         module = self._make("ModuleCreateWithNameInContext", b"", self._context)
-        array, size = _array(types), ctypes.c_size_t(len(types))
-        called = self._make("GetIntrinsicDeclaration", module, intrinsic, array, size)
-        kind = self._make("IntrinsicGetType", self._context, intrinsic, array, size)
+        array, count = _array(types), ctypes.c_size_t(len(types))
+        called = self._make("GetIntrinsicDeclaration", module, intrinsic, array, count)
+        kind = self._make("IntrinsicGetType", self._context, intrinsic, array, count)
         numbers = _NUMBERS if _INTEGER in map(self._kind, self._parameters(kind)) else (None,)
         found = [one for one in numbers if self._is_taken(module, called, kind, one)]
+        size = ctypes.c_size_t()
+        name = self._c.LLVMGetValueName2(called, ctypes.byref(size))
+        spelled = ctypes.string_at(name, size.value).decode()
         self._c.LLVMDisposeModule(module)
-        return [PARAMETERS if one is None else str(one) for one in found]
+        return (
+            [spelled, *(PARAMETERS if one is None else str(one) for one in found)] if found else []
+        )
 
     def _is_taken(
         self,
@@ -128,8 +135,7 @@ class Library:
         number: int | None,
     ) -> bool:
         types = self._parameters(kind)
-        constants = [self._constant(one, number) for one in types]
-        free = [one for one, value in zip(types, constants, strict=True) if value is None]
+        free = [one for one in types if not self._is_given(one, number)]
         void = self._make("VoidTypeInContext", self._context)
         own = self._make("FunctionType", void, _array(free), len(free), 0)
         function = self._make("AddFunction", module, b"c", own)
@@ -137,8 +143,10 @@ class Library:
         self._c.LLVMPositionBuilderAtEnd(self._builder, block)
         parameters = iter(range(len(free)))
         values = [
-            self._make("GetParam", function, next(parameters)) if one is None else one
-            for one in constants
+            self._given(one, number)
+            if self._is_given(one, number)
+            else self._make("GetParam", function, next(parameters))
+            for one in types
         ]
         self._make("BuildCall2", self._builder, kind, called, _array(values), len(types), b"")
         self._make("BuildRetVoid", self._builder)
@@ -153,19 +161,22 @@ class Library:
     def _kind(self, kind: ctypes.c_void_p) -> int:
         return int(self._c.LLVMGetTypeKind(kind))
 
-    def _constant(self, kind: ctypes.c_void_p, number: int | None) -> ctypes.c_void_p | None:
-        """Return what is passed for a type that is no parameter of the function that calls."""
+    def _is_given(self, kind: ctypes.c_void_p, number: int | None) -> bool:
+        """Return whether no parameter of the function that calls is passed for a type."""
+        which = self._kind(kind)
+        return which in {_TOKEN, _AMX, _METADATA} or (which == _INTEGER and number is not None)
+
+    def _given(self, kind: ctypes.c_void_p, number: int | None) -> ctypes.c_void_p:
+        """Return what is passed for such a type: a constant, or what an instruction makes of one."""
         which = self._kind(kind)
         if which == _TOKEN:
             return self._make("ConstNull", kind)
         if which == _AMX:
-            return self._make("GetPoison", kind)
+            return self._make("BuildFreeze", self._builder, self._make("GetPoison", kind), b"")
         if which == _METADATA:
             node = self._make("MDNodeInContext2", self._context, None, ctypes.c_size_t(0))
             return self._make("MetadataAsValue", self._context, node)
-        if which == _INTEGER and number is not None:
-            return self._make("ConstInt", kind, ctypes.c_ulonglong(number), 0)
-        return None
+        return self._make("ConstInt", kind, ctypes.c_ulonglong(number or 0), 0)
 
 
 def _array(values: Iterable[ctypes.c_void_p]) -> ctypes.Array[ctypes.c_void_p]:

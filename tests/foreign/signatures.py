@@ -13,15 +13,15 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".importroot")]
 
-from foreign.intrinsic_call import Call, Taken, answers  # noqa: E402
+from foreign.intrinsic_call import Call, DebugCall, Taken, answers  # noqa: E402
 from foreign.reader import Reader, put_table, table_arguments  # noqa: E402
 from foreign.signature_probe import TYPES  # noqa: E402
 from msgspec import structs  # noqa: E402
@@ -37,13 +37,17 @@ _PROBE = Path(__file__).with_name("signature_probe.py")
 # The widths that an overload's own types have in the first answer of the probe.
 _OWN_BITS = re.compile(r"\bi(\d+)\b")
 _FIRST_BITS, _STEP = 30, 4
+# What that answer has where an overload chooses the whole type.
+_CHOSEN = re.compile(r"<6 x i(\d+)>")
 # With what an overload is tried, by its number of types: numbers of TYPES, the types that are usual first.
 _SCALABLE = (13, 14)
+# Of several registers: each has as many parts of type 16.
+_SEVERAL = (17, 18, 19)
 _TRIED = {
     1: tuple((one,) for one in range(len(TYPES))),
     2: (
         *((one, other) for one in (0, 1, 3, 4, 6, 7, 8, 13, 14) for other in (one, 0, 1, 6)),
-        *product((17, 18, 19), (15, 16)),
+        *product(_SEVERAL, (15, 16)),
         (16, 17),
         (7, 20),
         (8, 20),
@@ -51,12 +55,17 @@ _TRIED = {
     3: tuple(
         (one, *rest)
         for one in (0, 3, 6, 4, 7, 8, *_SCALABLE)
-        for rest in ((6, one), (one, one), (one, 1), (1, 1), (6, 1))
+        for rest in ((6, one), (one, one), (one, 1), (1, 1), (6, 1), (1, 6))
     ),
-    # Most of these are for vectors of RISC-V: vectors, elements, and the length as a number.
-    4: tuple((one, *rest, 1) for one in _SCALABLE for rest in product((0, 1, 3, 13, 14), repeat=2)),
+    # Most of these are for vectors of RISC-V: vectors, elements, pointers, masks, and the length as a number.
+    4: (
+        *((one, *rest) for one in _SCALABLE for rest in permutations((1, 6, 15))),
+        *((one, 6, other, 1) for one in _SCALABLE for other in _SCALABLE),
+        *((one, *rest, 1) for one in _SCALABLE for rest in product((0, 1, 3, 13, 14), repeat=2)),
+    ),
+    5: tuple((one, 6, other, 15, 1) for one in _SCALABLE for other in _SCALABLE),
 }
-_SUFFIX = ".x{number}"
+_DEBUG = "llvm.dbg."
 # So many calls of an overload are tried, whose first types are of other kinds.
 _MOST = 16
 
@@ -74,11 +83,19 @@ def ask(reader: Reader, requests: Iterable[str]) -> dict[str, list[str]]:
 
 
 def shape(since: int, types: Sequence[str]) -> Signature:
-    """Return a type with what differs between two answers left open."""
+    """Return a type with what differs between two answers left open: what an overload chooses, in order."""
     first, last = split_signature(types[0]), split_signature(types[-1])
-    result = first[0] if first[0] == last[0] else OPEN
+    own: dict[str, str] = {}
+
+    def part(one: str, other: str) -> str:
+        if one == other:
+            return one
+        bits = _CHOSEN.fullmatch(one)
+        is_whole = bits is not None and _is_own(int(bits[1]))
+        return own.setdefault(one, f"{OPEN}{len(own)}") if is_whole else OPEN
+
     pairs = zip(first[1], last[1], strict=True)
-    return Signature(since, result, tuple(one if one == other else OPEN for one, other in pairs))
+    return Signature(since, part(first[0], last[0]), tuple(part(*pair) for pair in pairs))
 
 
 def concrete(reader: Reader, names: Mapping[str, Sequence[str]]) -> dict[str, list[Call]]:
@@ -88,14 +105,15 @@ def concrete(reader: Reader, names: Mapping[str, Sequence[str]]) -> dict[str, li
         for name, types in names.items()
         for numbers in (_choices(types[0]) if len(types) > 1 else ((),))
     }
-    found: dict[str, dict[tuple[object, ...], Call]] = {name: {} for name in names}
-    for request, (signature, *passed) in ask(reader, requests).items():
-        name, first, *_ = request.split()
-        own = found[name]
-        suffix = "" if first == "-" else _SUFFIX.format(number=len(own))
+    found: dict[str, dict[tuple[object, ...], Call]] = {
+        name: {(): DebugCall(name, types[0])} if name.startswith(_DEBUG) else {}
+        for name, types in names.items()
+    }
+    for request, (signature, spelled, *passed) in ask(reader, requests).items():
+        name, *numbers = request.split()
         for one in passed:
-            kind = () if first == "-" else _kind(*TYPES[int(first)])
-            own.setdefault((kind, one), Call(name, signature, suffix, one))
+            call = Call(name, signature, spelled.removeprefix(name), one)
+            found[name].setdefault((*_kind(numbers), one), call)
     read: dict[str, list[Call]] = {name: [] for name in names}
     # What the library takes, the parser may not: the next call of all names at once.
     for rank in range(max(map(len, found.values()), default=0)):
@@ -110,16 +128,24 @@ def concrete(reader: Reader, names: Mapping[str, Sequence[str]]) -> dict[str, li
     return read
 
 
-def _kind(size: int, element: str) -> tuple[bool, ...]:
+def _kind(numbers: Sequence[str]) -> Sequence[object]:
+    """Return what the types of an overload have in common with others, of which one is tried."""
+    if numbers[0] == "-" or int(numbers[0]) in _SEVERAL:
+        return numbers
+    size, element = TYPES[int(numbers[0])]
     return size > 0, size < 0, element == "ptr", element.startswith("i"), element == "i8"
 
 
 def _choices(text: str) -> Iterator[tuple[int, ...]]:
     """Return the types with which an overload is tried, by their numbers."""
     bits = [int(number) for number in _OWN_BITS.findall(text)]
-    own = [(one - _FIRST_BITS) // _STEP for one in bits if (one - _FIRST_BITS) % _STEP == 0]
-    count = 1 + max((number for number in own if number >= 0), default=0)
-    yield from _TRIED.get(count, ())
+    own = [(one - _FIRST_BITS) // _STEP for one in bits if _is_own(one)]
+    yield from _TRIED.get(1 + max(own, default=0), ())
+
+
+def _is_own(bits: int) -> bool:
+    """Return whether a width is that of a type of an overload, and not of one that is derived from it."""
+    return bits >= _FIRST_BITS and (bits - _FIRST_BITS) % _STEP == 0
 
 
 @dataclass
@@ -180,23 +206,29 @@ def _settle(
     found: Derived,
     between: Reader,
     newer: Reader,
-    left: Iterable[str],
+    left: Collection[str],
     types: Mapping[int, Mapping[str, Sequence[str]]],
 ) -> None:
     """Let a release without a library tell whether it has the newer types; what it cannot tell is marked."""
-    rows = {name: found.changed[name] for name in left if name in found.changed}
-    calls = concrete(
-        newer, {name: types[newer.release][name] for name in rows if name in types[newer.release]}
-    )
-    read = _reading(between, calls)
-    for name, signatures in rows.items():
-        place = next((n for n, one in enumerate(signatures) if one.since == newer.release), None)
-        if place is None:
-            continue
-        if not calls.get(name):
+    places = {
+        name: place
+        for name, signatures in found.changed.items()
+        for place, one in enumerate(signatures)
+        if place and one.since == newer.release
+    }
+    calls = concrete(newer, {name: types[newer.release][name] for name in places})
+    for name, place in places.items():
+        if not calls[name] and name in left:
             found.unmeasured[name] = between.release
-        elif read[name] is Taken.READ:
-            signatures[place] = structs.replace(signatures[place], since=between.release)
+        # Of a call that the older type is for, too, the release says nothing.
+        older = found.changed[name][place - 1]
+        calls[name] = [
+            one for one in calls[name] if not older.fits(*split_signature(one.signature))
+        ]
+    for name, taken in _reading(between, calls).items():
+        if taken is Taken.READ:
+            rows = found.changed[name]
+            rows[places[name]] = structs.replace(rows[places[name]], since=between.release)
 
 
 def _reading(
@@ -224,8 +256,10 @@ def _reading(
 def _is_same(
     name: str, older: int, newer: int, types: Mapping[int, Mapping[str, Sequence[str]]]
 ) -> bool:
+    """Return whether a newer type is the older one, or has it among its overloads, as far as types tell."""
     was, becomes = (shape(release, types[release][name]) for release in (older, newer))
-    return becomes.fits(was.result, was.parameters)
+    is_derived = any(OPEN in {one.result, *one.parameters} for one in (was, becomes))
+    return str(was) == str(becomes) or (not is_derived and becomes.fits(was.result, was.parameters))
 
 
 def _judge(
@@ -241,8 +275,8 @@ def _judge(
             found.gone.setdefault(name, reader.release)
         elif taken is not Taken.READ:
             rejecting = found.unread.setdefault(name, set())
-            # A later reader that rejects it too says nothing new.
-            if not rejecting or min(rejecting) > reader.release:
+            # A later reader that rejects it too says nothing new; one that rejects a later type does.
+            if not any(older.release < one <= reader.release for one in rejecting):
                 rejecting.add(reader.release)
 
 
@@ -294,7 +328,7 @@ _HEADER = """\
 # The intrinsics whose types changed with a release of LLVM, or which a release has no longer.
 # tests/foreign/signatures.py writes this file; do not edit it.
 #
-# `changed`: the type from a release on; an overload chooses what is written as ?.
+# `changed`: the type from a release on. An overload chooses ?0 and ?1, which are the same wherever they are; ? is derived.
 # `gone`: names that a release takes for functions. `unread`: names whose older type a release rejects; it upgrades others.
 # `unmeasured`: names of which no call of the older type could be made, by the release that has another or none.
 # `unchanged`: names that begin with one of these.

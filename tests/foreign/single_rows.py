@@ -73,8 +73,18 @@ define <4 x i32> @f(<4 x i32> %a, <4 x i32> %b) {{
 }}
 """
 _WIDE_STRUCT = "@g = global { i8, i128 } zeroinitializer\n"
+_VECTOR_RANGE = """\
+declare <2 x i32> @g()
+define <2 x i32> @f() {
+  %r = call <2 x i32> @g(), !range !0
+  ret <2 x i32> %r
+}
+!0 = !{i32 0, i32 5}
+"""
 _ATTRIBUTE = re.compile(rb"(?<=\0)[a-z][a-z0-9]*(?:-[a-z0-9]+)+(?=\0)")
 _PRINTED = re.compile(r'"([^"\n]+)"="')
+_WORD = re.compile(rb"(?<=\0)[a-z]+(?:-[a-z]+)*(?=\0)")
+_WRONG = re.compile(r"invalid value for '[^'\n]+' attribute: (\S+)")
 # What costs time only, where it is not looked at.
 _SLOWER = {"amdgpu-unsafe-fp-atomics": 20}
 # How a verifier tells an attribute whose value it does not take: by the function, or by the name.
@@ -99,6 +109,7 @@ def single_rows() -> Mapping[str, tuple[int, Known]]:
             limits.noundef_of_loads_since,
             lambda reader: not reader.print(_NOUNDEF.encode()).is_read,
         ),
+        "vector_range_since": (limits.vector_range_since, _reads(_VECTOR_RANGE.encode())),
         **{
             f"rounded_decimals_since, {kind}": (
                 limits.rounded_decimals_since,
@@ -172,6 +183,25 @@ def attributes_gone(readers: tuple[Reader, ...]) -> dict[str, int]:
     return {name: since for name, since in gone.items() if since > readers[0].release}
 
 
+def attribute_values(readers: tuple[Reader, ...], name: str) -> dict[tuple[str, str], int]:
+    """Return which words a verifier takes as the value of an attribute, by the first release that does.
+
+    The words are those in the binary of the newest release. What the oldest takes is left out.
+    """
+    words = sorted({word.decode() for word in _WORD.findall(readers[-1].binary.read_bytes())})
+    text = "".join(
+        f'define void @f{place}() "{name}"="{word}" {{\n  ret void\n}}\n'
+        for place, word in enumerate(words)
+    )
+    since: dict[tuple[str, str], int] = {}
+    for reader in readers:
+        wrong = set(_WRONG.findall(reader.print(text.encode()).message))
+        for word in words:
+            if word not in wrong:
+                since.setdefault((name, word), reader.release)
+    return {row: first for row, first in since.items() if first > readers[0].release}
+
+
 def _attributed(
     oldest: Reader, reader: Reader, names: Sequence[str], value: str
 ) -> tuple[bytes, bytes]:
@@ -213,6 +243,11 @@ def mistakes(readers: tuple[Reader, ...]) -> Iterator[str]:
     tried = {(target, name) for target, rows in limits.back_ends.items() for name in rows}
     if tried != _BACK_ENDS.keys():
         yield f"back ends: {sorted(tried ^ _BACK_ENDS.keys())} have no module"
+    values = limits.attribute_values
+    for name in sorted({attribute for attribute, _ in values}):
+        own = {row: since for row, since in values.items() if row[0] == name}
+        if (words := attribute_values(readers, name)) != own:
+            yield f"attribute_values: {own}; found {words}"
     gone = {name: row.gone for name, row in limits.text_attributes_gone.items()}
     found = attributes_gone(readers)
     if found != gone | _SLOWER:

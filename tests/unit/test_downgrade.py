@@ -65,6 +65,9 @@ SAMPLES = {
     "captures-none": "declare void @f(ptr captures(none))\n",
     "captures": "declare void @f(ptr captures(address))\n",
     "range": "declare range(i32 0, 5) i32 @g()\n" + function("%x = call range(i32 0, 5) i32 @g()"),
+    "vector-range": "declare <2 x i32> @g()\n"
+    + function("%x = call <2 x i32> @g(), !range !0")
+    + "!0 = !{i32 0, i32 5}\n",
     "memory-locations": "declare void @f() memory(write, argmem: none, errnomem: none)\n",
     "memory": "declare void @f() memory(argmem: read)\n",
     "promises-of-22": "declare void @f() #0\nattributes #0 = { nocreateundeforpoison }\n",
@@ -432,6 +435,13 @@ def test_the_range_of_a_result_stays_known_to_the_optimiser() -> None:
     older = downgrade(SAMPLES["range"], reader=16)
     assert "%x = call i32 @g(), !range !0\n" in older
     assert "!0 = !{i32 0, i32 5}\n" in older
+
+
+@pytest.mark.llvm(16)
+def test_the_range_of_the_elements_of_a_vector_is_left_out_for_releases_that_reject_it() -> None:
+    text = SAMPLES["range"].replace("> i32", "> <2 x i32>").replace(") i32 @", ") <2 x i32> @")
+    assert "  %x = call <2 x i32> @g()\n" in downgrade(text, reader=16)
+    assert "  %x = call <2 x i32> @g(), !range !0\n" in downgrade(text, reader=17)
 
 
 @given(st.text("%@!#\"'\\();:,.= x0é\u2028\U0001f600\n\t\0", max_size=200))

@@ -18,6 +18,8 @@ from mlir_offload.toolchain.skew.signature import (
 )
 from mlir_offload.toolchain.skew.symbol import check_intrinsic
 
+_VECTOR = "<vscale x 2 x float>"
+_TUPLE = 'target("riscv.vector.tuple", <vscale x 8 x i8>, 2)'
 TABLE: dict[str, Any] = {
     "changed": {
         14: "llvm.a void (i64, ?)\nllvm.b i32 (ptr)",
@@ -60,6 +62,21 @@ def test_a_newer_release_reads_an_older_type_unless_it_rejects_it_and_an_older_o
         False,
         True,
     ]
+
+
+def test_a_type_that_is_chosen_once_is_the_same_at_each_of_its_places() -> None:
+    pair = "{ <4 x i32>, <4 x i32> }"
+    rows = {19: "llvm.a ? (?0, ?0, ptr, ?1)", 20: "llvm.a ?0 (?0, ?1, ?2, ?2)"}
+    table = parse_signatures(TABLE | {"changed": rows, "unread": {20: "llvm.a"}})
+    found = {
+        text: [table.is_read("llvm.a", text, release) for release in (19, 20)]
+        for text in (f"{pair} (<4 x i32>, <4 x i32>, ptr, i64)", f"{pair} ({pair}, ptr, i64, i64)")
+    }
+    assert list(found.values()) == [[True, False], [False, True]]
+    # A type is shown with what an overload chooses: here the first answer and another one.
+    first = "{ <6 x i30>, <6 x i30> } (<6 x i30>, <6 x i1>, ptr, <6 x i34>, <6 x i34>)"
+    second = first.replace("<6 x i3", "<6 x i10").replace("<6 x ", "<10 x ")
+    assert str(shape(19, (first, second))) == "? (?0, ?, ptr, ?1, ?1)"
 
 
 def test_types_are_taken_apart_at_commas_that_no_bracket_surrounds() -> None:
@@ -137,6 +154,40 @@ def test_an_intrinsic_that_newer_releases_lack_is_told_and_one_that_they_replace
             {18: "", 19: "", 22: ""},
         ),
         ("llvm.coro.end", "i1 (ptr, i1, token)", {18: "", 21: "", 22: "BC023"}),
+        # The same number of parameters, of which an overload chooses others.
+        (
+            "llvm.riscv.vlseg2.nxv2f32.i64",
+            f"{{ {_VECTOR}, {_VECTOR} }} ({_VECTOR}, {_VECTOR}, ptr, i64)",
+            {19: "", 20: "BC023", 21: "BC023", 23: "BC023"},
+        ),
+        (
+            "llvm.riscv.vlseg2.triscv.vector.tuple_nxv8i8_2t.i64",
+            f"{_TUPLE} ({_TUPLE}, ptr, i64, i64)",
+            {19: "BC023", 20: "", 21: "", 23: ""},
+        ),
+        (
+            "llvm.riscv.vsseg3.mask.nxv2f32.i64",
+            f"void ({_VECTOR}, {_VECTOR}, {_VECTOR}, ptr, <vscale x 2 x i1>, i64)",
+            {19: "", 20: "BC023", 21: "BC023", 23: "BC023"},
+        ),
+        (
+            "llvm.amdgcn.image.load.2d.v4f32.i32.p8",
+            "<4 x float> (i32, i32, i32, ptr addrspace(8), i32, i32)",
+            {19: "BC023", 20: "", 21: ""},
+        ),
+        # Readers put others in the place of a vector of several registers and its parts.
+        (
+            "llvm.aarch64.sve.tuple.create2.nxv8f32.nxv4f32",
+            "<vscale x 8 x float> (<vscale x 4 x float>, <vscale x 4 x float>)",
+            {15: "", 16: "", 22: ""},
+        ),
+        (
+            "llvm.aarch64.sve.ld3.nxv12f32.nxv4i1",
+            "<vscale x 12 x float> (<vscale x 4 x i1>, ptr)",
+            {15: "", 16: "", 22: ""},
+        ),
+        ("llvm.x86.ttransposed.internal", "x86_amx (i16, i16, x86_amx)", {21: "", 22: "BC031"}),
+        ("llvm.dbg.addr", "void (metadata, metadata, metadata)", {16: "", 17: "", 23: ""}),
         (
             "llvm.masked.load.v4i32.p0",
             "<4 x i32> (ptr, i32, <4 x i1>, <4 x i32>)",

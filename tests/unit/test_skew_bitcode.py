@@ -642,6 +642,39 @@ def test_noundef_of_another_instruction_than_a_load_is_told_for_llvm_23() -> Non
     assert in_text == [[], ["LL002"]]
 
 
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize(
+    ("value", "since"), [("all", 0), ("reserved", 19), ("non-leaf-no-reserve", 22)]
+)
+def test_a_value_of_an_attribute_that_an_older_verifier_rejects_is_told(
+    value: str, since: int
+) -> None:
+    text = f'define void @f() "frame-pointer"="{value}" {{\n ret void\n}}\n'
+    for release in RELEASES:
+        expected = {"BC035"} if release < since else set()
+        assert errors(skews(text, release)) == expected
+        in_text = errors(list(check_text(text, Consumer(release))))
+        assert in_text == ({"LL001"} if expected else set())
+        if release in INSTALLED:
+            assert reader_refuses(release, "opt", bitcode_of(text)) == bool(expected)
+
+
+@pytest.mark.llvm(22)
+def test_the_range_of_elements_of_a_vector_is_told_for_releases_that_reject_it() -> None:
+    text = (
+        "declare TYPE @g()\ndefine TYPE @f() {\n %r = call TYPE @g(), !range !0\n ret TYPE %r\n}\n"
+    )
+    texts = [text.replace("TYPE", kind) + "!0 = !{i32 0, i32 5}\n" for kind in ("i32", "<2 x i32>")]
+    for release in (15, 16, 17, 19, 22):
+        wrong = {"BC036"} if release < load_limits().vector_range_since else set()
+        assert [errors(skews(one, release)) for one in texts] == [set(), wrong]
+        in_text = [errors(list(check_text(one, Consumer(release)))) for one in texts]
+        assert in_text == [set(), {"LL001"} if wrong else set()]
+        if release in INSTALLED:
+            refused = [reader_refuses(release, "opt", bitcode_of(one)) for one in texts]
+            assert refused == [False, bool(wrong)]
+
+
 def test_an_intrinsic_that_is_gone_or_whose_change_was_not_measured_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -94,6 +94,8 @@ SAID = {
     "error: linking module flags 'amdgpu_code_object_version': IDs have conflicting values": "AM005",
     "'gfx1250' is not a recognized processor for this target (ignoring processor)": "AM006",
     "LLVM ERROR: unsupported calling convention": "OF005",
+    "invalid value for 'frame-pointer' attribute: non-leaf-no-reserve": "BC035",
+    "Range types must match instruction type!": "BC036",
     "noundef applies only to load instructions": "BC030",
     "immarg operand has non-immediate parameter": "BC023",
 }

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from mlir_offload.toolchain.bitcode.bitstream import Block, Record
 from mlir_offload.toolchain.bitcode.block_reader import BlockReader
-from mlir_offload.toolchain.bitcode.code import BlockId, ConstantCode
+from mlir_offload.toolchain.bitcode.code import BlockId, ConstantCode, TypeCode
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
 from mlir_offload.toolchain.skew.fact import ORDERED_ACCESS, Consumer, Skew
 from mlir_offload.toolchain.skew.limits import LimitsTable, load_limits, newest_numbers
@@ -43,6 +43,7 @@ class FunctionCode(IntEnum):
 
     CAST = 3
     LOAD = 20
+    CALL = 34
     FENCE = 36
     LOAD_ATOMIC = 41
     STORE_ATOMIC = 45
@@ -54,8 +55,11 @@ class FunctionCode(IntEnum):
 # Records that are no instructions: what they say belongs to the instruction before, or to the function.
 _NO_INSTRUCTIONS = {1, 33, 35, 55, 60, *_DEBUG_RECORDS}
 _LOADS = (FunctionCode.LOAD, FunctionCode.LOAD_ATOMIC)
-# The number of !noundef in all releases (llvm/IR/FixedMetadataKinds.def).
+# The numbers of !noundef and !range in all releases (llvm/IR/FixedMetadataKinds.def).
 _NOUNDEF = 29
+_RANGE = 4
+# Flags of a call: the type of the function is in the record, as it is since LLVM 3.7, and fast-math flags precede it.
+_EXPLICIT_TYPE, _FAST_MATH = 1 << 15, 1 << 17
 _ORDERING = (FunctionCode.FENCE, FunctionCode.LOAD_ATOMIC, FunctionCode.STORE_ATOMIC)
 
 
@@ -83,9 +87,10 @@ class _RecordWalk(Struct):
     fence_since: int = 0
     # The type of the constants that follow.
     type: int = 0
-    # How many instructions there are so far in the function, and which of them load.
+    # How many instructions there are so far in the function, which of them load, and which calls return vectors.
     instructions: int = 0
     loads: set[int] = field(default_factory=set)
+    vectors: set[int] = field(default_factory=set)
     found: dict[tuple[str, str], Skew] = field(default_factory=dict)
 
     looks: dict[int, Callable[[Record, str], None]] = field(default_factory=dict)
@@ -97,7 +102,8 @@ class _RecordWalk(Struct):
             BlockId.METADATA: self._metadata,
             BlockId.FUNCTION: self._instruction,
         }
-        if self.consumer.llvm >= self.limits.noundef_of_loads_since:
+        release, limits = self.consumer.llvm, self.limits
+        if release >= limits.noundef_of_loads_since or release < limits.vector_range_since:
             self.looks |= {
                 BlockId.FUNCTION: self._counted,
                 BlockId.METADATA_ATTACHMENT: self._attachment,
@@ -108,6 +114,7 @@ class _RecordWalk(Struct):
         if block.number == BlockId.FUNCTION:
             self.instructions = 0
             self.loads.clear()
+            self.vectors.clear()
         look = self.looks.get(block.number)
         for entry in BlockReader(self.module.content.stream, block):
             if isinstance(entry, Block):
@@ -192,6 +199,8 @@ class _RecordWalk(Struct):
     def _counted(self, record: Record, function: str) -> None:
         if record.code in _LOADS:
             self.loads.add(self.instructions)
+        elif record.code == FunctionCode.CALL and self._returns_vector(record):
+            self.vectors.add(self.instructions)
         self.instructions += record.code not in _NO_INSTRUCTIONS
         self._instruction(record, function)
 
@@ -200,8 +209,21 @@ class _RecordWalk(Struct):
         if not record.count % 2:
             return
         kinds = {record.operand(place, "kind") for place in range(1, record.count, 2)}
-        if _NOUNDEF in kinds and record.operand(0, "instruction") not in self.loads:
+        release, place = self.consumer.llvm, record.operand(0, "instruction")
+        is_new = release >= self.limits.noundef_of_loads_since
+        if is_new and _NOUNDEF in kinds and place not in self.loads:
             self._add("BC030", "!noundef", function, {})
+        since = self.limits.vector_range_since
+        if release < since and _RANGE in kinds and place in self.vectors:
+            self._add("BC036", "!range", function, {"needed": since})
+
+    def _returns_vector(self, record: Record) -> bool:
+        flags = record.operand(1, "calling convention")
+        if not flags & _EXPLICIT_TYPE:
+            return False
+        place = 3 if flags & _FAST_MATH else 2
+        kind = self.module.types.function(record.operand(place, "type of the function"))
+        return self.module.types[kind.elements[0]].code == TypeCode.VECTOR
 
     def _ordered(self, record: Record, function: str) -> None:
         # Behind the ordering stands the scope alone.

@@ -115,9 +115,13 @@ def _attributes(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _attribute(one: Attribute, function: str, consumer: Consumer) -> Skew | None:
-    if not isinstance(one.kind, int):
-        return None
     table, release = load_limits(), consumer.llvm
+    if not isinstance(one.kind, int):
+        since = table.attribute_values.get((one.kind, str(one.value)), 0)
+        if release >= since:
+            return None
+        name = f'"{one.kind}"="{one.value}"'
+        return Skew("BC035", {"name": name, "needed": since, "consumer": release}, function)
     row = table.attributes.get(one.kind)
     newest = newest_numbers(release)["attribute_kinds"]
     is_unknown = one.kind > newest or one.kind in table.unread_attributes

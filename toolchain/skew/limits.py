@@ -134,6 +134,8 @@ class LimitsTable(Struct, frozen=True):
     taken_rightly: tuple[str, ...]
     sign_extended_since: int
     noundef_of_loads_since: int
+    vector_range_since: int
+    attribute_values: Mapping[tuple[str, str], int]
     text_attributes_gone: Mapping[str, TextAttribute]
     rounded_decimals_since: int
 
@@ -237,6 +239,11 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
         sign_extended_since=int(table["sign_extended_since"]),
         rounded_decimals_since=int(table["rounded_decimals_since"]),
         noundef_of_loads_since=int(table["noundef_of_loads_since"]),
+        vector_range_since=int(table["vector_range_since"]),
+        attribute_values={
+            (str(row["attribute"]), str(row["value"])): int(row["since"])
+            for row in table["attribute_values"]
+        },
         text_attributes_gone={
             str(row["attribute"]): TextAttribute(**{**row, "same": frozenset(row["same"])})
             for row in table["text_attributes_gone"]

@@ -11,7 +11,7 @@ from msgspec import Struct
 from mlir_offload.toolchain.tables import load_table
 
 OPEN = "?"
-"""A type that an overload chooses."""
+"""How a type begins that an overload chooses: `?0` is the same type wherever it is, `?` is derived from others."""
 
 _PREFIX = "llvm."
 
@@ -25,15 +25,19 @@ class Signature(Struct, frozen=True):
 
     def fits(self, result: str, parameters: tuple[str, ...]) -> bool:
         """Return whether a function of this type is a call of it."""
-        own = (self.result, *self.parameters)
-        return len(own) == len(parameters) + 1 and all(
-            one in {OPEN, other} for one, other in zip(own, (result, *parameters), strict=True)
+        if len(self.parameters) != len(parameters):
+            return False
+        chosen: dict[str, str] = {}
+        pairs = zip((self.result, *self.parameters), (result, *parameters), strict=True)
+        return all(
+            one == OPEN or other == (chosen.setdefault(one, other) if one[0] == OPEN else one)
+            for one, other in pairs
         )
 
     @property
     def is_overload(self) -> bool:
         """Return whether the intrinsic has a suffix, which says what was chosen."""
-        return OPEN in {self.result, *self.parameters}
+        return any(one[0] == OPEN for one in (self.result, *self.parameters))
 
     def __str__(self) -> str:
         """Return it as LLVM writes a type."""

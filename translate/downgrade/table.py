@@ -22,6 +22,7 @@ FORMS = frozenset(
             "layout",
             "intrinsic",
             "undeclared",
+            "attachment",
         ),
         *(
             "bound",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import takewhile
 
 from mlir_offload.offload import ir_syntax
 from mlir_offload.toolchain.errors import CompatibilityError
@@ -183,6 +184,15 @@ class _Module:
                 _attach(tokens, f", !range {name}")
         strip_attribute(tokens, row)
 
+    def attachment(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Strip metadata from an instruction that makes a vector."""
+        # What another row has attached is one token.
+        tokens[:] = tokenize(spell(tokens))
+        place = next((i for i, token in enumerate(tokens) if token.text in row.names), None)
+        head = takewhile(lambda token: not token.text.startswith(("@", ",", "(")), tokens)
+        if place is not None and any(token.text == "<" for token in head):
+            strip_attachment(tokens, place)
+
     def flag(self, tokens: _Tokens, row: DowngradeRow) -> None:
         """Strip the flags of an instruction or of a constant expression."""
         if not self.is_metadata(tokens):
@@ -290,6 +300,7 @@ class _Module:
 
 _CHANGES: Mapping[str, Callable[[_Module, _Tokens, DowngradeRow], None]] = {
     "attribute": _Module.attribute,
+    "attachment": _Module.attachment,
     "flag": _Module.flag,
     "word": _Module.word,
     "opcode": _Module.opcode,
