@@ -50,6 +50,7 @@ def wrapped(value: int) -> int:
 COMPUTED: dict[str, Callable[..., int]] = {
     "arith.addi": lambda left, right: left + right,
     "arith.cmpi": lambda left, right: left <= right,
+    "arith.maxsi": max,
     "arith.muli": lambda left, right: left * right,
     "arith.select": lambda condition, left, right: left if condition else right,
     "arith.shrsi": lambda left, right: left >> right,
@@ -105,6 +106,7 @@ LARGEST = 2 ** (BITS - 1) - 1
         *((lb, ub, step) for lb in (0, 3) for ub in range(20) for step in (1, 2, 3, 7)),
         (0, 5, LARGEST),
         (LARGEST, -LARGEST, 1),
+        (20, 14 - LARGEST, 100),
         (-LARGEST, LARGEST, LARGEST),
         (5, LARGEST // 2, LARGEST // 8),
         (LARGEST - 9, LARGEST - 1, 3),

@@ -121,7 +121,8 @@ def _limit_and_stride(rewriter: Rewriter, loop: Operation, shift: int) -> tuple[
     def constant(value: int) -> Value:
         return rewriter.value("arith.constant", (), kind, {"value": f"{value} : {kind}"})
 
-    span = rewriter.value("arith.subi", (end, first), kind)
+    after = rewriter.value("arith.maxsi", (end, first), kind)
+    span = rewriter.value("arith.subi", (after, first), kind)
     most = rewriter.value("arith.shrsi", (span, constant(shift)), kind)
     predicate = {"predicate": f"{_LESS_OR_EQUAL} : i64"}
     fits = rewriter.value("arith.cmpi", (step, most), "i1", predicate)
