@@ -96,7 +96,7 @@ class Executor(Struct):
         Raises what `diagnose` makes of a failure, ToolFailedError for an output that is not there,
         is empty or of another kind, in spite of exit status 0.
         """
-        self._print(str(command))
+        self.note(command)
         if self.dry_run and not decides:
             return
         # The linker wrapper leaves files in TMPDIR when it fails: they go with the workspace.
@@ -148,7 +148,8 @@ class Executor(Struct):
     def step(self, step: Step, *, decides: bool = False) -> None:
         """Run one of our own steps in process; it is printed as the command that does the same."""
         line = ("mlir-offload", "step", *step.argv)
-        self._print(shlex.join(line))
+        if self._shows_commands:
+            self._print_output(shlex.join(line))
         report().journal.note(NotedStep(line, reads=step.reads, writes=step.writes))
         if not self.dry_run or decides:
             with self._timed(f"step {step.name}", None):
@@ -163,7 +164,8 @@ class Executor(Struct):
 
     def note(self, command: Command) -> None:
         """Print a shell line that does what was done here, such as making a directory."""
-        self._print(str(command))
+        if self._shows_commands:
+            self._print_output(str(command))
 
     def make_directory(self, path: Path) -> None:
         """Make a directory for intermediate files."""
@@ -197,9 +199,9 @@ class Executor(Struct):
         name = f"{label} {output.name}" if output else label
         self.times.append(StepTime(name, start - self.started, time.monotonic() - start))
 
-    def _print(self, line: str) -> None:
-        if self.verbose or self.dry_run:
-            self._print_output(line)
+    @property
+    def _shows_commands(self) -> bool:
+        return self.verbose or self.dry_run
 
     def _print_output(self, text: str) -> None:
         self.show(text.rstrip("\n"))

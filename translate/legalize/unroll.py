@@ -6,17 +6,19 @@ LLVM unrolls a loop whose step is not a constant only if it may divide to know h
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from mlir_offload.translate.mlir.operation import Block, Operation, Region, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
 from mlir_offload.translate.mlir.syntax import Attribute
 
-# As a power of two. For addresses of several memrefs loop strength reduction makes an induction variable
+# As a power of two. For wide addresses of several memrefs loop strength reduction makes an induction variable
 # and an addition each, so that more steps at a time cost more instructions.
-_SHIFT_OF_ONE_MEMREF, _SHIFT_OF_SEVERAL = 2, 1
+_SHIFT, _SHIFT_OF_SEVERAL_WIDE = 2, 1
 _LARGEST_BODY = 24
 _SHORT = 16
 _UNROLLED = Attribute("#llvm.loop_annotation<unroll = <full = true>>")
+_EXACT = {"overflowFlags": "#arith.overflow<nsw>"}
 _LESS_OR_EQUAL = 3  # arith::CmpIPredicate: sle
 _TYPES = frozenset({"index", "i32", "i64"})
 _SIMPLE = frozenset({"arith", "index", "math"})
@@ -26,22 +28,23 @@ _CONSTANTS = frozenset({"arith.constant", "index.constant", "llvm.mlir.constant"
 
 def unroll_loops(module: Operation, *, is_narrow: bool) -> None:
     """Unroll innermost loops of a `gpu.module`, whose index is narrower than the host's if it `is_narrow`."""
-    unroll_strided_loops(module)
+    unroll_strided_loops(module, is_narrow=is_narrow)
     if is_narrow:
         unroll_short_loops(module)
 
 
-def unroll_strided_loops(module: Operation) -> None:
+def unroll_strided_loops(module: Operation, *, is_narrow: bool) -> None:
     """Unroll the innermost loops of a `gpu.module` whose step is known at run time only."""
     for function in module.operations:
         inside = function.walk_inside()
         # A name that is a constant in one region may be another value next to it.
         constants = {name for one in inside if one.name in _CONSTANTS for name in one.result_names}
-        chosen = {id(one) for one in inside if _is_fit(one, constants)}
+        chosen = {
+            id(one): _shift(one, is_narrow=is_narrow) for one in inside if _is_fit(one, constants)
+        }
         if chosen:
             rewriter = Rewriter("%mo_unrolled_")
-            for region in function.regions:
-                rewriter.rewrite(region, lambda one: _unroll if id(one) in chosen else None)  # noqa: B023 (used at once)
+            rewriter.rewrite_chosen(function, chosen, partial(_unroll, rewriter))
 
 
 def unroll_short_loops(module: Operation) -> None:
@@ -96,10 +99,13 @@ def _memrefs(body: Iterable[Operation]) -> set[str]:
     return {one.operand_names[_ACCESSES[one.name]] for one in body if one.name in _ACCESSES}
 
 
-def _unroll(rewriter: Rewriter, loop: Operation) -> None:
-    first, end, step, *given = loop.operands
+def _shift(loop: Operation, *, is_narrow: bool) -> int:
     has_one = len(_memrefs(loop.regions[0].blocks[0].operations)) == 1
-    shift = _SHIFT_OF_ONE_MEMREF if has_one else _SHIFT_OF_SEVERAL
+    return _SHIFT if has_one or is_narrow else _SHIFT_OF_SEVERAL_WIDE
+
+
+def _unroll(rewriter: Rewriter, loop: Operation, shift: int) -> None:
+    first, end, step, *given = loop.operands
     limit, stride = _limit_and_stride(rewriter, loop, shift)
     types = [first.type, *(one.type for one in given)]
     block = _body(rewriter, loop, stride, 1 << shift)
@@ -113,7 +119,8 @@ def _unroll(rewriter: Rewriter, loop: Operation) -> None:
 def _limit_and_stride(rewriter: Rewriter, loop: Operation, shift: int) -> tuple[Value, Value]:
     """Return where to stop so that all steps of a round are before the end, and the way of a round.
 
-    If a round is more than the whole way, that is where the loop begins: nothing overflows.
+    If a round is more than the whole way, that is where the loop begins: nothing overflows up to the last step of
+    each round.
     """
     first, end, step = loop.operands[:3]
     kind, factor = first.type, 1 << shift
@@ -121,7 +128,8 @@ def _limit_and_stride(rewriter: Rewriter, loop: Operation, shift: int) -> tuple[
     def constant(value: int) -> Value:
         return rewriter.value("arith.constant", (), kind, {"value": f"{value} : {kind}"})
 
-    span = rewriter.value("arith.subi", (end, first), kind)
+    after = rewriter.value("arith.maxsi", (end, first), kind)
+    span = rewriter.value("arith.subi", (after, first), kind)
     most = rewriter.value("arith.shrsi", (span, constant(shift)), kind)
     predicate = {"predicate": f"{_LESS_OR_EQUAL} : i64"}
     fits = rewriter.value("arith.cmpi", (step, most), "i1", predicate)
@@ -140,7 +148,7 @@ def _body(rewriter: Rewriter, loop: Operation, stride: Value, factor: int) -> Bl
     with rewriter.insertion_point(block.operations):
         for copy in range(factor):
             if copy:
-                place = rewriter.value("arith.addi", (place, step), index.type)
+                place = rewriter.value("arith.addi", (place, step), index.type, _EXACT)
             values = _copy(rewriter, given, place, values)
         following = rewriter.value("arith.addi", (arguments[0], stride), index.type)
         rewriter.create("scf.yield", (following, *values))

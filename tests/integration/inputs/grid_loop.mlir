@@ -1,4 +1,4 @@
-// y = 2 * x + y over a matrix, with fewer threads than elements in a row:
+// y = 2 * x + y over the rows of a matrix, then y = y + x over its columns, with fewer threads than elements in a row:
 // the exit status is the number of wrong elements, at most 100.
 
 func.func private @update(%x: memref<?x?xf32>, %y: memref<?x?xf32>, %blocks: index, %threads: index) {
@@ -20,6 +20,14 @@ func.func private @update(%x: memref<?x?xf32>, %y: memref<?x?xf32>, %blocks: ind
         %factor = vector.extract %factors[0] : f32 from vector<1xf32>
         %product = arith.mulf %a, %factor : f32
         %new = arith.addf %old, %product : f32
+        memref.store %new, %y[%row, %column] : memref<?x?xf32>
+      }
+    }
+    scf.for %column = %first to %columns step %step {
+      scf.for %row = %c0 to %rows step %c1 {
+        %old = memref.load %y[%row, %column] : memref<?x?xf32>
+        %factor = memref.load %x[%row, %column] : memref<?x?xf32>
+        %new = arith.addf %old, %factor : f32
         memref.store %new, %y[%row, %column] : memref<?x?xf32>
       }
     }
@@ -45,7 +53,7 @@ func.func @main() -> i32 {
   %threads = arith.constant 16 : index
   %rows = arith.constant 3 : index
   %columns = arith.constant 301 : index
-  %three = arith.constant 3.0 : f32
+  %four = arith.constant 4.0 : f32
   %hx = memref.alloc(%rows, %columns) : memref<?x?xf32>
   %hy = memref.alloc(%rows, %columns) : memref<?x?xf32>
   scf.for %i = %c0 to %rows step %c1 {
@@ -68,7 +76,7 @@ func.func @main() -> i32 {
   %wrong = scf.for %i = %c0 to %rows step %c1 iter_args(%outer = %zero) -> i32 {
     %inner = scf.for %j = %c0 to %columns step %c1 iter_args(%count = %outer) -> i32 {
       %v = func.call @value(%i, %j) : (index, index) -> f32
-      %expected = arith.mulf %v, %three : f32
+      %expected = arith.mulf %v, %four : f32
       %got = memref.load %hy[%i, %j] : memref<?x?xf32>
       %differs = arith.cmpf une, %got, %expected : f32
       %more = arith.extui %differs : i1 to i32
