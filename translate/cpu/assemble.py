@@ -85,7 +85,8 @@ def device_parts(
         tail=tuple(with_retained_variables(_kept_metadata(module))),
     )
     definitions = [(r.name, r.definition) for r in rewritten.replacements if r.definition]
-    return device, (*definitions, *_shared_definitions(rewritten))
+    called = [pair for r in rewritten.replacements for pair in r.called]
+    return device, (*definitions, *called, *_shared_definitions(rewritten))
 
 
 def prepared_text(
