@@ -7,6 +7,7 @@ NaN and subnormal numbers as the PTX ISA says. Approximations are those of the h
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls
@@ -43,6 +44,9 @@ _CONVERT = ir_pattern(
     "`to:f16x2|bf16x2|f16|bf16|f32|f64|s8|s16|s32|s64|u8|u16|u32|u64`."
     "`from:f16|bf16|f32|f64|s8|s16|s32|s64|u8|u16|u32|u64`"
 )
+
+# x86 computes it in float, which LLVM rounds again.
+_BFLOAT_FMA = ir_pattern("llvm.fma.`(`v`lanes:number``)?`bf16")
 
 _INSTRUCTIONS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _OPERANDS = {"fma": 3, "add": 2, "sub": 2, "mul": 2, "div": 2}
@@ -181,6 +185,17 @@ def asm_instruction(text: str) -> str | None:
     if opcode.startswith("cvt.rn.") and "x2." in opcode and operands == ["$0", "$2", "$1"]:
         return f"{opcode}.swapped"
     return opcode if operands in (in_order, ["$0", "$0"]) else None
+
+
+def find_bfloat_fma(name: str) -> Replacement | None:
+    """Return what represents LLVM's fused product and sum of bfloat, or of vectors of them."""
+    match = _BFLOAT_FMA.fullmatch(name)
+    if match is None:
+        return None
+    type_ = replace(_TYPES["bf16"], lanes=int(match["lanes"] or 1))
+    code = _Code(f"mo.{name}")
+    value = _short_fma(code, type_, ["%a", "%b", "%e"])
+    return _function(code, [type_] * 3, type_, value, is_asm=False)
 
 
 def find_arithmetic(name: str) -> Replacement | None:

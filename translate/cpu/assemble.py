@@ -167,7 +167,8 @@ def finished_module(
     )
     missing = [text for name, text in support if name not in defined]
     whole = replace(device, declarations=declarations, functions=tuple(functions.values()))
-    support_code = bfloat_support(line for f in functions.values() for line in (f.head, *f.body))
+    code = (line for f in functions.values() for line in (f.head, *f.body))
+    support_code = bfloat_support((*code, *missing))
     lines = [KERNEL_TYPE, *known, *missing, *texts, *support_code, *nodes.lines]
     return _render(whole, lines), tuple(modes)
 
