@@ -347,6 +347,8 @@ def device_module(
     own = {kernel: rules.symbols[name, kernel] for kernel in kernel_names(operation)}
     if any(inner.name == _EXTRACTION for inner in operation.walk_inside()):
         load_member("warpgroup.correct_stored_rows")(operation)
+    if any(function.name == _LOWERED_FUNCTION for function in operation.operations):
+        load_member("imported.check_wavefronts")(operation, rules.forms, rules.locations)
     use_documented_forms(operation)
     rules.check(operation, limits_of(compatible_targets(attached, rules.targets)))
     rules.kernels.rewrite_module(operation, rules.locations)
