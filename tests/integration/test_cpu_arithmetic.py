@@ -83,6 +83,13 @@ OTHERS = (
     *("asm.cvt.rz.f16.f32", "asm.cvt.rm.f16.f32", "asm.cvt.rp.f16.f32", "asm.set.neu.u32.f16x2"),
     *("asm.cvt.rz.f16.s64", "asm.cvt.rzi.u8.f16", "asm.cvt.rn.bf16.u64", "fabs.f32", "asm.mul.128"),
 )
+LIBDEVICE = tuple(
+    f"__nv_{name}"
+    for name in (
+        *("sinpi", "cospi", "sinpif", "cospif", "clzll", "ffs", "ffsll", "popcll", "brev", "rhadd"),
+        *("hiloint2double", "signbitf", "fmaf_ieee_rd", "dsub_ru", "double2uint_rd", "half2float"),
+    )
+)
 ROUNDED = [
     f"{operation}.{rounding}{flush}.{kind}"
     for operation, rounding, (flush, kind) in product(
@@ -100,11 +107,11 @@ FLOATS = (0.0, -0.0, 1.0, -1.5, 3 + 2.0**-20, -7.0, 2.0**-126, TINY, -3 * TINY, 
 @pytest.fixture(scope="module")
 def call(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., int | float]:
     """Return a function that calls one of NVVM by its name."""
-    names = [*ROUNDED, *TO_INTEGER, *FROM_INTEGER, *NARROWING, *SHORT, *OTHERS]
+    names = [*ROUNDED, *TO_INTEGER, *FROM_INTEGER, *NARROWING, *SHORT, *OTHERS, *LIBDEVICE]
     texts: dict[str, str] = {}
     signatures = {}
     for number, name in enumerate(names):
-        found = find_replacement(name if name.startswith("llvm.") else f"llvm.nvvm.{name}")
+        found = find_replacement(name if name.startswith("__nv_") else f"llvm.nvvm.{name}")
         assert found is not None, name
         texts |= {found.name: found.definition, **dict(found.called)}
         head = re.match(r"define internal (.*) @\S+\(ptr %c(?:, )?(.*)\) alwaysinline", found.definition)
@@ -284,6 +291,25 @@ def test_nan_zeros_words_and_bytes(call: Callable[..., int | float]) -> None:
         ("asm.cvt.rn.bf16.u64", (2**40 + 2**32 + 1,), bits_of(2.0**40 + 2.0**33, BF16)),
         ("asm.cvt.rzi.u8.f16", (bits_of(300.0, F16),), 255),
         ("asm.set.neu.u32.f16x2", (0x7E003C00, 0x3C003C00), 0xFFFF0000),
+        ("__nv_sinpi", (-0.0,), -0.0),
+        ("__nv_sinpi", (-2.5,), -1.0),
+        ("__nv_sinpi", (1e15 + 0.5,), 1.0),
+        ("__nv_cospi", (0.5,), 0.0),
+        ("__nv_cospi", (-7.0,), -1.0),
+        ("__nv_sinpif", (3.5,), -1.0),
+        ("__nv_cospif", (2.0**30,), 1.0),
+        ("__nv_clzll", (0,), 64),
+        ("__nv_ffs", (0,), 0),
+        ("__nv_ffsll", (2**40,), 41),
+        ("__nv_popcll", (2**64 - 1,), 64),
+        ("__nv_brev", (6,), 0x60000000),
+        ("__nv_rhadd", (2**32 - 4, 2**32 - 1), 2**32 - 2),
+        ("__nv_hiloint2double", (0x400921FB, 0x54442D18), math.pi),
+        ("__nv_signbitf", (-0.0,), 1),
+        ("__nv_fmaf_ieee_rd", (1.0, 1.0, -TINY), 1 - 2.0**-24),
+        ("__nv_dsub_ru", (1.0, -(2.0**-80)), 1 + 2.0**-52),
+        ("__nv_double2uint_rd", (-1.0,), 0),
+        ("__nv_half2float", (0x3555,), 0.333251953125),
     ):
         found = call(name, *operands)
         assert same(found, wanted), (name, operands, found)
