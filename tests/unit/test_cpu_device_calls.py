@@ -164,6 +164,12 @@ def test_only_kernels_are_visible_outside() -> None:
     assert visible == ["define void @k(ptr %launch, ptr %params) nounwind {"]
 
 
+def test_attributes_precede_what_else_follows_the_parameters() -> None:
+    method = "$m = comdat any\ndefine linkonce_odr void @m(ptr align 4 %0) section \".text\" comdat align 2 {\n  ret void\n}\n"
+    text = kernel_text("call void @m(ptr %0)", declaration=method)
+    assert '%v0) alwaysinline nounwind section ".text" comdat align 2 {' in text
+
+
 def test_waiting_is_found_through_calls() -> None:
     text = "define void @inner() {\n  call void @llvm.nvvm.barrier0()\n  ret void\n}\ndefine void @k() {\n  call void @inner()\n  ret void\n}\ndefine void @alone() {\n  ret void\n}"
     source = cpu_device_ir(text, kernels=("k", "alone"))

@@ -48,6 +48,8 @@ _CONVERT = ir_pattern(
 # x86 computes it in float, which LLVM rounds again.
 _BFLOAT_FMA = ir_pattern("llvm.fma.`(`v`lanes:number``)?`bf16")
 
+_DOT = ir_pattern("dp4a.`a:s|u`32.`b:s|u`32")
+
 _INSTRUCTIONS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _OPERANDS = {"fma": 3, "add": 2, "sub": 2, "mul": 2, "div": 2}
 _TO_INTEGER = {"rn": "roundeven", "rz": "trunc", "rm": "floor", "rp": "ceil"}
@@ -218,7 +220,7 @@ def find_arithmetic(name: str) -> Replacement | None:
             return None
         opcode = f"cvt.{match['round']}{match['relu']}.{match['to']}.f32"
     code = _Code(f"mo.{name}")
-    for build in (_arithmetic, _choice, _unary, _approximation, _comparison, _convert, _permute):
+    for build in (_arithmetic, _choice, _unary, _approximation, _comparison, _convert, _permute, _dot):
         if (built := build(code, opcode)) is not None:
             return _function(code, *built, is_asm=is_asm)
     return None
@@ -602,3 +604,20 @@ def _permute(code: _Code, opcode: str) -> Built | None:
         byte = code.add(f"shl i32 {byte}, {8 * number}")
         value = code.add(f"or i32 {value}, {byte}")
     return ["i32", "i32", "i32"], "i32", value
+
+
+def _dot(code: _Code, opcode: str) -> Built | None:
+    """Build the sum of the products of four bytes each, and of a word."""
+    match = _DOT.fullmatch(opcode)
+    if match is None:
+        return None
+    total = "%e"
+    for number in range(4):
+        factors = []
+        for name in "ab":
+            high = code.add(f"shl i32 %{name}, {24 - 8 * number}")
+            shift = "ashr" if match[name] == "s" else "lshr"
+            factors.append(code.add(f"{shift} i32 {high}, 24"))
+        term = code.add(f"mul i32 {factors[0]}, {factors[1]}")
+        total = code.add(f"add i32 {total}, {term}")
+    return ["i32", "i32", "i32"], "i32", total

@@ -60,6 +60,7 @@ _COLLECTIVE = tuple(
 _DEFINITION_HEAD = ir_line("define internal `signature:(``some`)`)` alwaysinline")
 # As mlir-translate names every module; without it the image would hold the name of a file.
 _SOURCE_NAME = 'source_filename = "LLVMDialectModule"'
+_INLINED = ("alwaysinline", "nounwind")
 _IDS_ARE_PURE = "nounwind willreturn speculatable memory(none)"
 
 
@@ -211,9 +212,8 @@ def _build_kernel(
 
 def _internal(item: Function) -> Function:
     head = f"define internal {without_linkage(item.head.removeprefix('define '))}"
-    if " alwaysinline" not in head:
-        head = _with_attributes(head, ())
-    return replace(item, head=head)
+    made = replace(item, head=head)
+    return made if " alwaysinline" in head else made.with_attributes(_INLINED)
 
 
 def _mentions(function: Function, name: str) -> bool:
@@ -270,16 +270,11 @@ def _name_items(
     return tuple(
         Function(
             thread_function_name(function.name) if function.name in kernels else function.name,
-            _with_attributes(rename(function.head), attributes),
+            rename(function.head),
             tuple(rename(line) for line in function.body),
-        )
+        ).with_attributes((*_INLINED, *attributes))
         for function in rewritten.functions
     )
-
-
-def _with_attributes(head: str, attributes: tuple[str, ...]) -> str:
-    bare, separator, debug = head.partition(" !dbg ")
-    return " ".join((bare, "alwaysinline", "nounwind", *attributes)) + separator + debug
 
 
 def _plain_globals(module: DeviceModule, rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:

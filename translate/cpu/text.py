@@ -64,6 +64,12 @@ class Function(Struct, frozen=True):
         head = self.head[:start] + ", ".join(parameters) + self.head[end:]
         return replace(self, head=head)
 
+    def with_attributes(self, attributes: Iterable[str]) -> Function:
+        """Return the function with further attributes, which precede its section, comdat and alignment."""
+        end = _parameter_span(self.head)[1] + 1
+        head = " ".join((self.head[:end], *attributes)) + self.head[end:]
+        return replace(self, head=head)
+
     def render(self) -> str:
         """Return the definition as text."""
         return "\n".join((f"{self.head} {{", *self.body, "}"))
