@@ -170,6 +170,13 @@ def test_attributes_precede_what_else_follows_the_parameters() -> None:
     assert '%v0) alwaysinline nounwind section ".text" comdat align 2 {' in text
 
 
+def test_structures_with_a_name_have_a_size() -> None:
+    shared = "@s = internal addrspace(3) global [4 x %pair] undef\n%pair = type { %inner, i8 }\n%inner = type { double, i32 }"
+    text = kernel_text("store i8 1, ptr addrspace(3) @s", declaration=shared)
+    assert cpu_device_ir(module("fence seq_cst", declaration=shared), kernels=("k",)).shared_bytes == 128
+    assert "%pair" not in text
+
+
 def test_waiting_is_found_through_calls() -> None:
     text = "define void @inner() {\n  call void @llvm.nvvm.barrier0()\n  ret void\n}\ndefine void @k() {\n  call void @inner()\n  ret void\n}\ndefine void @alone() {\n  ret void\n}"
     source = cpu_device_ir(text, kernels=("k", "alone"))
