@@ -11,7 +11,6 @@ import subprocess
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -51,7 +50,7 @@ class Format(NamedTuple):
         size = (whole + up) * unit
         if size >= Fraction(2) ** (self.greatest + 1):
             largest = (2 - Fraction(2) ** (1 - self.digits)) * Fraction(2) ** self.greatest
-            toward_zero = mode == "rz" or mode == ("rm" if sign > 0 else "rp")
+            toward_zero = mode in {"rz", "rm" if sign > 0 else "rp"}
             return sign * (float(largest) if toward_zero else math.inf)
         return math.copysign(float(size), sign)
 
@@ -101,7 +100,20 @@ TO_INTEGER = [f"{a}2{b}.{r}" for a, b, r in product("fd", INTEGERS, ROUNDINGS)] 
 FROM_INTEGER = [f"{a}2{b}.{r}" for a, b, r in product(INTEGERS, "fd", ROUNDINGS)]
 NARROWING = [f"d2f.{r}{flush}" for r, flush in product(ROUNDINGS, ("", ".ftz"))]
 TINY, LARGE = 2.0**-149, (2 - 2.0**-23) * 2.0**127
-FLOATS = (0.0, -0.0, 1.0, -1.5, 3 + 2.0**-20, -7.0, 2.0**-126, TINY, -3 * TINY, 1 + 2.0**-23, LARGE, -LARGE)
+FLOATS = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.5,
+    3 + 2.0**-20,
+    -7.0,
+    2.0**-126,
+    TINY,
+    -3 * TINY,
+    1 + 2.0**-23,
+    LARGE,
+    -LARGE,
+)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +126,9 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., int | float]
         found = find_replacement(name if name.startswith("__nv_") else f"llvm.nvvm.{name}")
         assert found is not None, name
         texts |= {found.name: found.definition, **dict(found.called)}
-        head = re.match(r"define internal (.*) @\S+\(ptr %c(?:, )?(.*)\) alwaysinline", found.definition)
+        head = re.match(
+            r"define internal (.*) @\S+\(ptr %c(?:, )?(.*)\) alwaysinline", found.definition
+        )
         assert head is not None
         result, parameters = head.groups()
         value = f"  %r = call {result} @{found.name}(ptr null, {parameters})\n  ret {result} %r"
@@ -151,7 +165,8 @@ def test_results_are_rounded_once_and_in_the_direction(
     operation, mode, *flush, kind = name.split(".")
     form = FORMATS[kind]
     count = {"fma": 3, "rcp": 1, "sqrt": 1}.get(operation, 2)
-    values = random.Random(name).sample(list(product(FLOATS, repeat=count)), min(12**count, 150))
+    chosen = random.Random(name)  # noqa: S311 (not for secrets)
+    values = chosen.sample(list(product(FLOATS, repeat=count)), min(12**count, 150))
     for given in values:
         operands = [form.flushed(value) for value in given] if flush else list(given)
         if operation in {"div", "rcp"} and operands[-1] == 0:
@@ -192,7 +207,7 @@ def test_integers_are_limited_and_nan_has_the_number_of_ptx(
     source, target, mode = re.findall(r"^(\w)2(\w+)\.(\w\w)", name)[0]
     bits, is_signed = INTEGERS[target]
     least, largest = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
-    toward = {"rn": round, "rz": math.trunc, "rm": math.floor, "rp": math.ceil}[mode]
+    toward: Callable[[float], int] = {"rn": round, "rz": math.trunc, "rm": math.floor, "rp": math.ceil}[mode]
     for value in (*FLOATS, 0.5, 1.5, 2.5, -0.5, 3e9, -3e9, 1e19, -1e19):
         given = FORMATS[source].rounded(Fraction(value), "rz", value)
         number = F32.flushed(given) if "ftz" in name else given
@@ -233,11 +248,9 @@ def bits_of(value: float, form: Format) -> int:
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_products_and_sums_of_16_bits_are_rounded_once(
-    call: Callable[..., int], name: str
-) -> None:
+def test_products_and_sums_of_16_bits_are_rounded_once(call: Callable[..., int], name: str) -> None:
     form = BF16 if name.endswith("bf16") else F16
-    chosen = random.Random(name)
+    chosen = random.Random(name)  # noqa: S311 (not for secrets)
 
     def number() -> float:
         digits = chosen.randrange(1 << form.digits - 1, 1 << form.digits)

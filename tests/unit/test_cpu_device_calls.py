@@ -165,7 +165,7 @@ def test_only_kernels_are_visible_outside() -> None:
 
 
 def test_attributes_precede_what_else_follows_the_parameters() -> None:
-    method = "$m = comdat any\ndefine linkonce_odr void @m(ptr align 4 %0) section \".text\" comdat align 2 {\n  ret void\n}\n"
+    method = '$m = comdat any\ndefine linkonce_odr void @m(ptr align 4 %0) section ".text" comdat align 2 {\n  ret void\n}\n'
     text = kernel_text("call void @m(ptr %0)", declaration=method)
     assert '%v0) alwaysinline nounwind section ".text" comdat align 2 {' in text
 
@@ -173,7 +173,10 @@ def test_attributes_precede_what_else_follows_the_parameters() -> None:
 def test_structures_with_a_name_have_a_size() -> None:
     shared = "@s = internal addrspace(3) global [4 x %pair] undef\n%pair = type { %inner, i8 }\n%inner = type { double, i32 }"
     text = kernel_text("store i8 1, ptr addrspace(3) @s", declaration=shared)
-    assert cpu_device_ir(module("fence seq_cst", declaration=shared), kernels=("k",)).shared_bytes == 128
+    assert (
+        cpu_device_ir(module("fence seq_cst", declaration=shared), kernels=("k",)).shared_bytes
+        == 128
+    )
     assert "%pair" not in text
 
 

@@ -131,7 +131,9 @@ def _block_barrier(name: str) -> Replacement | None:
     kinds = {"barrier": 0, "barrier.popc": 1, "barrier.and": 2, "barrier.or": 3}
     if match := _VOTING_BARRIER.fullmatch(name):
         kind, result = match["kind"], "i32" if match["kind"] == "popc" else "i1"
-        call = f"call i32 @mo_cpu_barrier(ptr %c, i32 {kinds[f'barrier.{kind}']}, i32 %w, ptr %place)"
+        call = (
+            f"call i32 @mo_cpu_barrier(ptr %c, i32 {kinds[f'barrier.{kind}']}, i32 %w, ptr %place)"
+        )
         lines = ("%w = zext i1 %v to i32", f"%r = {call}")
         last = ("%x = icmp ne i32 %r, 0", "ret i1 %x") if result == "i1" else ("ret i32 %r",)
         target = f"mo.barrier.{kind}.all"

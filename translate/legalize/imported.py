@@ -24,9 +24,7 @@ _PROCESSOR_WORDS = ('["target-cpu"', '["target-features"', '["tune-cpu"')
 _PASSTHROUGH = "passthrough"
 
 
-def check_wavefronts(
-    module: Operation, forms: Iterable[DeviceForm], locations: Locations
-) -> None:
+def check_wavefronts(module: Operation, forms: Iterable[DeviceForm], locations: Locations) -> None:
     """Raise SourceError for a function that was compiled for other wavefronts than those of an AMD GPU.
 
     Their size is in its code: in constants, masks and shuffles.
