@@ -207,7 +207,12 @@ def test_integers_are_limited_and_nan_has_the_number_of_ptx(
     source, target, mode = re.findall(r"^(\w)2(\w+)\.(\w\w)", name)[0]
     bits, is_signed = INTEGERS[target]
     least, largest = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
-    toward: Callable[[float], int] = {"rn": round, "rz": math.trunc, "rm": math.floor, "rp": math.ceil}[mode]
+    toward: Callable[[float], int] = {
+        "rn": round,
+        "rz": math.trunc,
+        "rm": math.floor,
+        "rp": math.ceil,
+    }[mode]
     for value in (*FLOATS, 0.5, 1.5, 2.5, -0.5, 3e9, -3e9, 1e19, -1e19):
         given = FORMATS[source].rounded(Fraction(value), "rz", value)
         number = F32.flushed(given) if "ftz" in name else given
