@@ -63,7 +63,9 @@ __device__ __attribute__((noinline)) int twice(int x) { return 2 * x; }
 extern "C" __attribute__((global)) void swap_neighbors(int *p) {
   __shared__ int tile[4];
   int i = __nvvm_read_ptx_sreg_tid_x();
-  tile[i] = twice(p[i]) + *pointer;
+  // Less than 1 if the sum is rounded to 0, and 0 as an integer.
+  int none = (int)__builtin_fabsf(__nvvm_add_rz_f(p[0] - 2.0f, 0x1p-30f));
+  tile[i] = twice(p[i]) + *pointer + none;
   __syncthreads();
   p[i] = tile[i ^ 1];
 }

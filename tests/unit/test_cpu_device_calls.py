@@ -103,6 +103,15 @@ def test_what_the_cpu_cannot_do_is_refused_by_its_name(call: str, named: str) ->
     assert caught.value.hint
 
 
+def test_products_and_sums_of_bfloat_are_rounded_once() -> None:
+    for name, kind, function in (
+        ("llvm.fma.v2bf16", "<2 x bfloat>", "mo.llvm.fma.v2bf16(ptr %mo.c, "),
+        ("llvm.fma.v2f32", "<2 x float>", "llvm.fma.v2f32("),
+    ):
+        call = f"%4 = call {kind} @{name}({kind} undef, {kind} undef, {kind} undef)"
+        assert f"call {kind} @{function}" in kernel_text(call)
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -153,6 +162,22 @@ def test_only_kernels_are_visible_outside() -> None:
         line for line in text.splitlines() if line.startswith("define ") and "internal" not in line
     ]
     assert visible == ["define void @k(ptr %launch, ptr %params) nounwind {"]
+
+
+def test_attributes_precede_what_else_follows_the_parameters() -> None:
+    method = '$m = comdat any\ndefine linkonce_odr void @m(ptr align 4 %0) section ".text" comdat align 2 {\n  ret void\n}\n'
+    text = kernel_text("call void @m(ptr %0)", declaration=method)
+    assert '%v0) alwaysinline nounwind section ".text" comdat align 2 {' in text
+
+
+def test_structures_with_a_name_have_a_size() -> None:
+    shared = "@s = internal addrspace(3) global [4 x %pair] undef\n%pair = type { %inner, i8 }\n%inner = type { double, i32 }"
+    text = kernel_text("store i8 1, ptr addrspace(3) @s", declaration=shared)
+    assert (
+        cpu_device_ir(module("fence seq_cst", declaration=shared), kernels=("k",)).shared_bytes
+        == 128
+    )
+    assert "%pair" not in text
 
 
 def test_waiting_is_found_through_calls() -> None:

@@ -19,6 +19,7 @@ from mlir_offload.translate.legalize.device_module import (
     load_member,
     patterns_for,
 )
+from mlir_offload.translate.legalize.imported import check_wavefronts
 from mlir_offload.translate.mlir.module import Locations, parse_operations
 
 LOCATIONS = Locations({"#loc1": 'loc("p.mlir":7:3)'})
@@ -39,6 +40,32 @@ def test_a_module_without_such_operations_is_unchanged() -> None:
     line = '    %1 = "gpu.thread_id"() <{dimension = #gpu<dim x>}> : () -> index loc(#loc1)'
 
     assert expand(line)[1] == line
+
+
+@pytest.mark.parametrize(
+    ("operation", "made"),
+    [("llvm.intr.fabs", "math.absf"), ("llvm.intr.sqrt", "math.sqrt"), ("llvm.frem", "arith.remf")],
+)
+def test_mathematics_of_the_llvm_dialect_is_that_of_math(operation: str, made: str) -> None:
+    line = f'    %1 = "{operation}"(%0) <{{fastmathFlags = #llvm.fastmath<contract>}}> : (f32) -> f32 loc(#loc1)'
+
+    assert (
+        f' = "{made}"(%0) <{{fastmath = #arith.fastmath<contract>}}> : (f32) -> f32 loc(#loc1)'
+        in expand(line)[1]
+    )
+
+
+@pytest.mark.parametrize(("size", "fits"), [(64, True), (32, False)])
+def test_imported_code_is_for_wavefronts_of_one_size(size: int, *, fits: bool) -> None:
+    features = '#llvm.target_features<["+dpp", "+wavefrontsize64"]>'
+    text = f'"gpu.module"() <{{sym_name = "m"}}> ({{\n  "llvm.func"() <{{sym_name = "k", target_features = {features}}}> ({{\n  }}) : () -> ()\n}}) : () -> ()'
+    (module,) = parse_operations(text.splitlines())
+    forms = [DeviceForm("rocdl", size)]
+    if fits:
+        check_wavefronts(module, forms, Locations({}))
+        return
+    with pytest.raises(SourceError, match="k was compiled for wavefronts of 64 threads"):
+        check_wavefronts(module, forms, Locations({}))
 
 
 def test_subgroups_have_32_threads() -> None:

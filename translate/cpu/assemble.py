@@ -60,6 +60,7 @@ _COLLECTIVE = tuple(
 _DEFINITION_HEAD = ir_line("define internal `signature:(``some`)`)` alwaysinline")
 # As mlir-translate names every module; without it the image would hold the name of a file.
 _SOURCE_NAME = 'source_filename = "LLVMDialectModule"'
+_INLINED = ("alwaysinline", "nounwind")
 _IDS_ARE_PURE = "nounwind willreturn speculatable memory(none)"
 
 
@@ -85,7 +86,8 @@ def device_parts(
         tail=tuple(with_retained_variables(_kept_metadata(module))),
     )
     definitions = [(r.name, r.definition) for r in rewritten.replacements if r.definition]
-    return device, (*definitions, *_shared_definitions(rewritten))
+    called = [pair for r in rewritten.replacements for pair in r.called]
+    return device, (*definitions, *called, *_shared_definitions(rewritten))
 
 
 def prepared_text(
@@ -164,15 +166,16 @@ def finished_module(
         for name, line in device.declarations
         if not name.startswith(("mo.", "mo_cpu_", "llvm.")) and name not in rests
     ]
+    missing = [text for name, text in support if name not in defined]
     # What the back end and the vectorizer call, but nobody yet.
-    called = bfloat_support(line for f in functions.values() for line in (f.head, *f.body))
+    code = (line for f in functions.values() for line in (f.head, *f.body))
+    called = bfloat_support((*code, *missing))
     for number, (name, line) in enumerate(declarations):
         forms = vector_forms(name)
         if forms is not None:
             declarations[number] = (name, f"{line} {forms.attribute}")
             known.append(forms.declaration)
             called |= forms.definitions
-    missing = [text for name, text in support if name not in defined]
     whole = replace(device, declarations=tuple(declarations), functions=tuple(functions.values()))
     lines = [
         KERNEL_TYPE,
@@ -232,9 +235,8 @@ def _build_kernel(
 
 def _internal(item: Function) -> Function:
     head = f"define internal {without_linkage(item.head.removeprefix('define '))}"
-    if " alwaysinline" not in head:
-        head = _with_attributes(head, ())
-    return replace(item, head=head)
+    made = replace(item, head=head)
+    return made if " alwaysinline" in head else made.with_attributes(_INLINED)
 
 
 def _mentions(function: Function, name: str) -> bool:
@@ -291,16 +293,11 @@ def _name_items(
     return tuple(
         Function(
             thread_function_name(function.name) if function.name in kernels else function.name,
-            _with_attributes(rename(function.head), attributes),
+            rename(function.head),
             tuple(rename(line) for line in function.body),
-        )
+        ).with_attributes((*_INLINED, *attributes))
         for function in rewritten.functions
     )
-
-
-def _with_attributes(head: str, attributes: tuple[str, ...]) -> str:
-    bare, separator, debug = head.partition(" !dbg ")
-    return " ".join((bare, "alwaysinline", "nounwind", *attributes)) + separator + debug
 
 
 def _plain_globals(module: DeviceModule, rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:

@@ -6,11 +6,14 @@ assembly: `asm_call` names them like intrinsics, with the prefix `asm.`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from mlir_offload.offload.ir_syntax import string_of, unescape_bytes
+from mlir_offload.offload.ir_syntax import LLVM_IR, string_of, unescape_bytes
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
+from mlir_offload.translate.cpu.arithmetic import asm_instruction, find_arithmetic
 from mlir_offload.translate.cpu.replacement import Replacement, Sync, define, load_calls
+from mlir_offload.translate.cpu.text import first_type
 
 _ASM = ir_line(
     "`head:(``indent``result``tail ?`call `some``)` asm `sideeffect ?`"
@@ -25,6 +28,7 @@ _ASM_WGMMA = ir_pattern(
     "{ .reg .pred p; setp.ne.b32 p, $`number`, 0; wgmma.mma_async.sync.aligned"
     ".m64n`n:number`k16.f32.`types:f16.f16|bf16.bf16` {`inserted`}, $`number`, $`number`, p,`inserted`; }"
 )
+_ASM_SHUFFLE = ir_pattern("{shfl.sync.`mode:idx|up|down|bfly`.b32 $0,$1,$2,$3,$4; }")
 
 _COPY = ir_pattern("cp.async.`ca|cg`.shared.global.`size:4|8|16``partial:.s?`")
 _WITHOUT_EFFECT = {
@@ -79,7 +83,7 @@ class _Operation:
 
 
 def asm_call(line: str) -> str | None:
-    """Return a call of inline assembly as one of an intrinsic, if MLIR writes such assembly."""
+    """Return a call of inline assembly as one of an intrinsic, if it is assembly that the CPU can do."""
     match = _ASM.match(line)
     if match is None:
         return None
@@ -90,10 +94,37 @@ def asm_call(line: str) -> str | None:
         name = f"tensor.{tensor['rank']}d"
     if wgmma := _ASM_WGMMA.fullmatch(bare):
         name = f"wgmma.n{wgmma['n']}.{wgmma['types'].split('.')[0]}"
+    if shuffle := _ASM_SHUFFLE.fullmatch(bare):
+        return _shuffle_call(match, shuffle["mode"])
+    opcode = name or asm_instruction(bare)
+    if bare == text and opcode is not None and (function := find_arithmetic(f"asm.{opcode}")):
+        if not _fits(match, function.definition):
+            return None
+        name = opcode
     if name is None:
         return None
     condition = "" if bare == text else ".if"
     return f"{match['head']} @llvm.nvvm.asm.{name}{condition}({match['rest']}"
+
+
+def _shuffle_call(match: re.Match[str], mode: str) -> str:
+    """Return a shuffle as the intrinsic, whose first operand is the mask."""
+    end = LLVM_IR.closing("(" + match["rest"], 0) - 1
+    *values, mask = LLVM_IR.split_list(match["rest"][:end])
+    operands = ", ".join((mask, *values))
+    return f"{match['head']} @llvm.nvvm.shfl.sync.{mode}.i32({operands}{match['rest'][end:]}"
+
+
+def _fits(match: re.Match[str], definition: str) -> bool:
+    """Say whether operands and result of inline assembly have the types of the function."""
+    end = LLVM_IR.closing("(" + match["rest"], 0) - 1
+    operands = LLVM_IR.split_list(match["rest"][:end]) if end else []
+    head = definition[: definition.index(") alwaysinline")]
+    result, _, listed = head.removeprefix("define internal ").partition(" @")
+    parameters = LLVM_IR.split_list(listed[listed.index("(") + 1 :])[1:]
+    wanted = [first_type(parameter) for parameter in parameters]
+    given = [first_type(operand) for operand in operands]
+    return match["head"].endswith(f" {result}") and wanted == given
 
 
 def find_asynchronous(name: str) -> Replacement | None:

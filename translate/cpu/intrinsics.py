@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from mlir_offload.toolchain.pattern import ir_pattern
+from mlir_offload.translate.cpu.arithmetic import find_arithmetic, find_bfloat_fma
 from mlir_offload.translate.cpu.asynchronous import find_asynchronous
 from mlir_offload.translate.cpu.library import find_library_function
-from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls, scalar
+from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls
 from mlir_offload.translate.cpu.subgroup import find_collective
 
 _PREFIX = "llvm.nvvm."
 _REGISTER = ir_pattern("read.ptx.sreg.`register:some``(`.`axis:x|y|z``)?`")
-_APPROXIMATE = ir_pattern("`function:word``.approx|.rn?``.ftz?`.`type:f|d`")
 ITEM_TYPE = (
     "%mo.thread = type { [3 x i32], i32, [3 x i32], [3 x i32], [3 x i32], ptr, ptr, ptr, ptr }"
 )
@@ -44,9 +44,9 @@ declare i32 @mo_cpu_has_failed(ptr)"""
 def find_replacement(name: str) -> Replacement | None:
     """Return what represents a function that device code calls but does not define."""
     if not name.startswith(_PREFIX):
-        return find_library_function(name)
+        return find_bfloat_fma(name) or find_library_function(name)
     bare = load_calls().aliases.get(name, name.removeprefix(_PREFIX))
-    kinds = (_special_register, find_collective, find_asynchronous, _single, _approximation)
+    kinds = (_special_register, find_collective, find_asynchronous, _single, find_arithmetic)
     return next(filter(None, (find(bare) for find in kinds)), None)
 
 
@@ -161,36 +161,3 @@ def _single(name: str) -> Replacement | None:
     if name == "fence":
         return Replacement(target, define(target, "void", "", "fence seq_cst", "ret void"))
     return None
-
-
-_APPROXIMATIONS = {
-    "rcp": "%r = fdiv T 1.0, %a",
-    "sqrt": "%r = call T @llvm.sqrt.M(T %a)",
-    "rsqrt": "%s = call T @llvm.sqrt.M(T %a)\n  %r = fdiv T 1.0, %s",
-    "ex2": "%r = call T @llvm.exp2.M(T %a)",
-    "lg2": "%r = call T @llvm.log2.M(T %a)",
-    "sin": "%r = call T @llvm.sin.M(T %a)",
-    "cos": "%r = call T @llvm.cos.M(T %a)",
-    "fabs": "%r = call T @llvm.fabs.M(T %a)",
-    "floor": "%r = call T @llvm.floor.M(T %a)",
-    "ceil": "%r = call T @llvm.ceil.M(T %a)",
-    "trunc": "%r = call T @llvm.trunc.M(T %a)",
-    "round": "%r = call T @llvm.roundeven.M(T %a)",
-    "fmin": "%r = call T @llvm.minnum.M(T %a, T %b)",
-    "fmax": "%r = call T @llvm.maxnum.M(T %a, T %b)",
-    "fma": "%r = call T @llvm.fma.M(T %a, T %b, T %e)",
-}
-
-
-def _approximation(name: str) -> Replacement | None:
-    """NVIDIA's approximate functions; the CPU gives the exact ones."""
-    match = _APPROXIMATE.fullmatch(name)
-    template = _APPROXIMATIONS.get(match[1]) if match else None
-    if match is None or template is None:
-        return None
-    type_, mangled = scalar(match[2])
-    line = template.replace("T", type_).replace(".M", f".{mangled}").replace("1.0", "1.000000e+00")
-    operands = ", ".join(
-        f"{type_} {operand}" for operand in ("%a", "%b", "%e") if operand in template
-    )
-    return Replacement(f"mo.{name}", define(f"mo.{name}", type_, operands, line, f"ret {type_} %r"))

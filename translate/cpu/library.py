@@ -7,6 +7,8 @@ from functools import cache
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.pattern import ir_pattern
+from mlir_offload.translate.cpu.arithmetic import find_arithmetic
 from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls, scalar
 
 _PURE = "nocallback nofree nosync nounwind speculatable willreturn memory(none)"
@@ -19,10 +21,39 @@ _CLASSIFY = {
 
 # Never calls.
 _INSTRUCTIONS = frozenset(("copysign", "fabs", "sqrt"))
+# The float is the nearest one to pi, which is 24 bits of the double.
+_PI = "0x400921FB60000000"
+_REST_OF_TURN = """%h = fmul T %a, 5.000000e-01
+  %w = call T @llvm.rint.M(T %h)
+  %t = fmul T %w, 2.000000e+00
+  %x = fsub T %a, %t
+  %z = call T @llvm.fabs.M(T %x)"""
 _OWN = {
     "rsqrt": "%s = call T @llvm.sqrt.M(T %a)\n  %r = fdiv T 1.000000e+00, %s",
     "powi": "%n = sitofp i32 %b to T\n  %r = call T @llvm.pow.M(T %a, T %n)",
+    # In half turns: what is left of a whole turn, which is exact, or the same sine nearer to 0.
+    "sinpi": f"""{_REST_OF_TURN}
+  %l = fsub T 1.000000e+00, %z
+  %o = fcmp ogt T %z, 5.000000e-01
+  %n = select i1 %o, T %l, T %z
+  %i = fcmp oeq T %x, 0.000000e+00
+  %y = select i1 %i, T %a, T %x
+  %s = call T @llvm.copysign.M(T %n, T %y)
+  %m = fmul T %s, {_PI}
+  %r = call T @llvm.sin.M(T %m)""",
+    "cospi": f"""{_REST_OF_TURN}
+  %n = fsub T 5.000000e-01, %z
+  %m = fmul T %n, {_PI}
+  %r = call T @llvm.sin.M(T %m)""",
 }
+_LETTERS = {"double": "d", "float": "f", "int": "i", "uint": "ui", "ll": "ll", "ull": "ull"}
+_ROUNDINGS = {"rn": "rn", "rz": "rz", "rd": "rm", "ru": "rp"}
+_ROUNDED = ir_pattern(
+    "`type:d|f``operation:add|sub|mul|div|rcp|sqrt|ma``single:f?``(`_ieee`)?`_`round:rn|rz|rd|ru`"
+)
+_CONVERTED = ir_pattern(
+    "`from:double|float|int|uint|ll|ull`2`to:double|float|int|uint|ll|ull`_`round:rn|rz|rd|ru`"
+)
 
 
 def find_library_function(name: str) -> Replacement | None:
@@ -34,9 +65,22 @@ def _libdevice(name: str) -> Replacement | None:
     if not name.startswith("__nv_"):
         return None
     renamed = load_calls().libdevice.get(name, name.removeprefix("__nv_"))
-    if _libm_type(renamed) is not None:
+    if _libm_type(renamed) is not None or renamed in load_calls().external:
         return Replacement(renamed, takes_context=False)
-    return _own_libdevice(name, renamed)
+    return _own_libdevice(name, renamed) or find_arithmetic(_nvvm_name(renamed))
+
+
+def _nvvm_name(bare: str) -> str:
+    """Return what NVVM calls arithmetic whose rounding is in its name: `dadd_rz`, `float2int_rd`."""
+    if match := _ROUNDED.fullmatch(bare):
+        rounding = _ROUNDINGS[match["round"]]
+        if match["operation"] != "ma":
+            return f"{match['operation']}.{rounding}.{match['type']}"
+        return f"fma.{rounding}.{match['single'] or 'd'}"
+    if match := _CONVERTED.fullmatch(bare):
+        from_, to = _LETTERS[match["from"]], _LETTERS[match["to"]]
+        return f"{from_}2{to}.{_ROUNDINGS[match['round']]}"
+    return bare
 
 
 def _own_libdevice(name: str, bare: str) -> Replacement | None:
@@ -51,6 +95,8 @@ def _own_libdevice(name: str, bare: str) -> Replacement | None:
     if bare.removesuffix("f") in _OWN:
         type_, mangled = scalar("f" if bare.endswith("f") else "d")
         line = _OWN[bare.removesuffix("f")].replace("T", type_).replace(".M", f".{mangled}")
+        if type_ == "double":
+            line = line.replace(_PI, "0x400921FB54442D18")
         parameters = f"{type_} %a, i32 %b" if "%b" in line else f"{type_} %a"
         return Replacement(target, define(target, type_, parameters, line, f"ret {type_} %r"))
     if bare in {"sincos", "sincosf", "fast_sincosf"}:

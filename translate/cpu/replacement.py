@@ -23,12 +23,14 @@ class Replacement(Struct, frozen=True):
 
     `definition` may be empty (the function comes from libm or libc). A call that waits for the
     warp also passes the number of the call, a barrier a string: where it is in the source.
+    `called` are the names and definitions of functions that the definition calls.
     """
 
     name: str
     definition: str = ""
     sync: Sync = Sync.NONE
     takes_context: bool = True
+    called: tuple[tuple[str, str], ...] = ()
 
     @property
     def takes_site(self) -> bool:
@@ -58,12 +60,21 @@ def scalar(suffix: str) -> tuple[str, str]:
     return ("float", "f32") if suffix == "f" else ("double", "f64")
 
 
+class ArithmeticRow(Struct, frozen=True):
+    """A function of `operands`, whose `lines` are instructions of LLVM IR."""
+
+    operands: str
+    result: str
+    lines: str
+
+
 class CallTable(Struct, frozen=True):
     """Rows of data/cpu.yaml."""
 
     aliases: dict[str, str]
     inline_asm: dict[str, str]
     unsupported: dict[str, str]
+    arithmetic: dict[str, ArithmeticRow]
     libdevice: dict[str, str]
     libm: frozenset[str]
     vectorized: frozenset[str]
@@ -79,6 +90,7 @@ def load_calls() -> CallTable:
         {row["name"]: row["as"] for row in rows["aliases"]},
         rows["inline_asm"],
         rows["unsupported"],
+        {name: ArithmeticRow(*row) for name, row in rows["arithmetic"].items()},
         rows["libdevice"],
         frozenset(rows["libm"]),
         frozenset(rows["vectorized"]),

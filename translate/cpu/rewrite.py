@@ -34,6 +34,10 @@ CONTEXT = "%mo.c"
 _DROPPED = ir_words("ptx_kernel", "ptx_device", "unnamed_addr", "local_unnamed_addr", "dso_local")
 
 
+# Of the intrinsics of LLVM those of which some are replaced; the others are what the CPU has, too.
+_REPLACED = ("llvm.nvvm.", "llvm.fma.")
+
+
 class RewrittenModule(Struct, frozen=True):
     """Functions with a context argument, what they call, and what they wait for.
 
@@ -149,7 +153,7 @@ class _Calls:
         if match["callee"].startswith("%") or callee in self._defined:
             self._edges[caller].add(callee)
             return _with_arguments(match, match["callee"], (f"ptr {CONTEXT}",))
-        if callee.startswith("llvm.") and not callee.startswith("llvm.nvvm."):
+        if callee.startswith("llvm.") and not callee.startswith(_REPLACED):
             self._check_name(c_function(callee), callee, line)
             return line
         return self._replace(caller, line, match, callee)
@@ -160,6 +164,8 @@ class _Calls:
             replacement = Replacement(callee, takes_context=False)
         if replacement is None and self._is_open:
             replacement = foreign_function(self._module, callee)
+        if replacement is None and callee.startswith("llvm.fma."):
+            return line
         if replacement is None:
             raise self._missing(callee, line)
         for name in c_functions(replacement):

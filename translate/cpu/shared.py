@@ -84,7 +84,7 @@ def size_of(type_: str) -> tuple[int, int]:
 def _size_of_structure(type_: str) -> tuple[int, int]:
     is_packed = type_[0] == "<"
     end, largest = 0, 1
-    for member in LLVM_IR.split_list(type_.strip("<{ }>") if not is_packed else type_[2:-2]):
+    for member in LLVM_IR.split_list(type_[2:-2] if is_packed else type_[1:-1]):
         size, align = size_of(member)
         align = 1 if is_packed else align
         end, largest = _round_up(end, align) + size, max(largest, align)

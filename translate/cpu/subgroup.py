@@ -13,6 +13,8 @@ _SHUFFLE_NAME = ir_pattern("shfl.sync.`mode:idx|up|down|bfly`.`type:i32|f32``p:p
 _VOTE_NAME = ir_pattern("vote.`mode:all|any|uni|ballot`.sync")
 _MATCH_NAME = ir_pattern("match.`mode:any|all`.sync.`type:i32|i64``p:p?`")
 _REDUX_NAME = ir_pattern("redux.sync.`operation:word`")
+# Since LLVM 21, which makes them of llvm.nvvm.barrier0.popc.
+_VOTING_BARRIER = ir_pattern("barrier.cta.red.`kind:popc|and|or``.aligned?`.all")
 _VOTE, _MATCH_ANY, _MATCH_ALL, _REDUX, _WARP_BARRIER = 4, 8, 9, 10, 20
 _CALL_WARP = "call i64 @mo_cpu_warp(ptr %c, i32 %site"
 
@@ -127,6 +129,16 @@ def _redux(name: str) -> Replacement | None:
 
 def _block_barrier(name: str) -> Replacement | None:
     kinds = {"barrier": 0, "barrier.popc": 1, "barrier.and": 2, "barrier.or": 3}
+    if match := _VOTING_BARRIER.fullmatch(name):
+        kind, result = match["kind"], "i32" if match["kind"] == "popc" else "i1"
+        call = (
+            f"call i32 @mo_cpu_barrier(ptr %c, i32 {kinds[f'barrier.{kind}']}, i32 %w, ptr %place)"
+        )
+        lines = ("%w = zext i1 %v to i32", f"%r = {call}")
+        last = ("%x = icmp ne i32 %r, 0", "ret i1 %x") if result == "i1" else ("ret i32 %r",)
+        target = f"mo.barrier.{kind}.all"
+        definition = define(target, result, "ptr %place, i32 %id, i1 %v", *lines, *last)
+        return Replacement(target, definition, Sync.WARP)
     if name not in kinds:
         return None
     if name == "barrier":

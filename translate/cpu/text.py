@@ -5,6 +5,7 @@ The text is what mlir-translate and opt print: one instruction or one label a li
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -25,6 +26,8 @@ _DEFINE = ir_line("define `head`@`name:bare`(")
 _DECLARE = ir_line("declare `head`@`name:bare`(")
 _GLOBAL = ir_line("@`name:bare` = ")
 _REFERENCE = ir_pattern("@`bare`")
+_LOCAL = ir_pattern("%`bare`")
+_STRUCTURE = ir_line("`name:(`%`bare``)` = type `body:(``{|<{``some``)``end`")
 _LABEL = ir_line("`label:bare`:")
 CALL = ir_line(
     "`head:(``indent``result``tail |musttail |notail ?`call `type:some``)``callee:callee`(`rest:rest`"
@@ -64,6 +67,12 @@ class Function(Struct, frozen=True):
         head = self.head[:start] + ", ".join(parameters) + self.head[end:]
         return replace(self, head=head)
 
+    def with_attributes(self, attributes: Iterable[str]) -> Function:
+        """Return the function with further attributes, which precede its section, comdat and alignment."""
+        end = _parameter_span(self.head)[1] + 1
+        head = " ".join((self.head[:end], *attributes)) + self.head[end:]
+        return replace(self, head=head)
+
     def render(self) -> str:
         """Return the definition as text."""
         return "\n".join((f"{self.head} {{", *self.body, "}"))
@@ -93,7 +102,7 @@ def parse_device_module(text: str) -> DeviceModule:
     declarations: list[tuple[str, str]] = []
     functions: list[Function] = []
     tail: list[str] = []
-    lines = iter(concealed(text).splitlines())
+    lines = iter(_with_literal_types(concealed(text).splitlines()))
     for line in lines:
         if match := _DEFINE.match(line):
             functions.append(_parse_function(name_of(match["name"]), line, lines))
@@ -108,6 +117,30 @@ def parse_device_module(text: str) -> DeviceModule:
     return DeviceModule(
         tuple(types), tuple(global_lines), tuple(declarations), tuple(functions), tuple(tail)
     )
+
+
+def _with_literal_types(lines: list[str]) -> list[str]:
+    """Return the lines with what structures contain in the place of their names, so that each line says its sizes.
+
+    A name that is a number could be that of a value.
+    """
+    bodies = {
+        match["name"]: match["body"]
+        for line in lines
+        if (match := _STRUCTURE.match(line)) and not match["name"][1:].isdigit()
+    }
+    if not bodies:
+        return lines
+
+    def literal(match: re.Match[str]) -> str:
+        body = bodies.get(match[0])
+        return match[0] if body is None else _LOCAL.sub(literal, body)
+
+    return [
+        _LOCAL.sub(literal, line)
+        for line in lines
+        if not ((match := _STRUCTURE.match(line)) and match["name"] in bodies)
+    ]
 
 
 def _parse_function(name: str, first: str, lines: Iterator[str]) -> Function:

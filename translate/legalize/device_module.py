@@ -102,6 +102,11 @@ _PATTERNS = {
     "vector.load": "vector.load",
     "vector.store": "vector.store",
 }
+# convert-gpu-to-nvvm and convert-gpu-to-rocdl reject them, and lower the same of the math dialect.
+_LLVM_MATH = ("copysign", "cos", "exp", "exp2", "fabs", "ceil", "floor", "log", "log10", "log2", "pow", "round", "roundeven", "sin", "sqrt")  # fmt: skip
+_PATTERNS |= dict.fromkeys(
+    ("llvm.frem", *(f"llvm.intr.{name}" for name in _LLVM_MATH)), "math.of_llvm"
+)
 _NOT_AMDGPU = {
     "gpu.subgroup_broadcast": "subgroup.broadcast_lane",
     "gpu.subgroup_mma_elementwise": "matrix.elementwise",
@@ -342,6 +347,8 @@ def device_module(
     own = {kernel: rules.symbols[name, kernel] for kernel in kernel_names(operation)}
     if any(inner.name == _EXTRACTION for inner in operation.walk_inside()):
         load_member("warpgroup.correct_stored_rows")(operation)
+    if any(function.name == _LOWERED_FUNCTION for function in operation.operations):
+        load_member("imported.check_wavefronts")(operation, rules.forms, rules.locations)
     use_documented_forms(operation)
     rules.check(operation, limits_of(compatible_targets(attached, rules.targets)))
     rules.kernels.rewrite_module(operation, rules.locations)

@@ -6,7 +6,12 @@ GPU. An image is for the device that the command line names, whatever the text w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import CONVENTION, is_kernel
+from mlir_offload.translate.kind_lowering import DeviceForm
+from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import Attribute
 
@@ -14,8 +19,25 @@ _PLAIN = Attribute("#llvm.cconv<ccc>")
 _WITH_CONVENTION = frozenset({"llvm.func", "llvm.call"})
 # Of a device, or without a meaning in an image: nobody compares the addresses of its functions.
 _DROPPED = frozenset({"target_cpu", "target_features", "tune_cpu", "unnamed_addr"})
+_FEATURES, _WAVEFRONT = "target_features", "+wavefrontsize"
 _PROCESSOR_WORDS = ('["target-cpu"', '["target-features"', '["tune-cpu"')
 _PASSTHROUGH = "passthrough"
+
+
+def check_wavefronts(module: Operation, forms: Iterable[DeviceForm], locations: Locations) -> None:
+    """Raise SourceError for a function that was compiled for other wavefronts than those of an AMD GPU.
+
+    Their size is in its code: in constants, masks and shuffles.
+    """
+    sizes = {form.subgroup_size for form in forms if form.is_amdgpu}
+    for function in module.operations:
+        words = Attribute(function.attribute(_FEATURES).body).elements
+        for word in words if sizes else ():
+            size = word.string.removeprefix(_WAVEFRONT)
+            if size != word.string and sizes != {int(size)}:
+                msg = f"{function.symbol} was compiled for wavefronts of {size} threads, and a GPU of --offload-arch= has others"
+                hint = "compile it for that GPU before mlir-translate --import-llvm"
+                raise SourceError(msg, hint=hint, location=locations.of(function))
 
 
 def use_any_device(function: Operation) -> None:

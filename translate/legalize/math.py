@@ -15,6 +15,21 @@ _EXPONENTS = {
     "f64": (0x7FF0000000000000, 64),
 }
 _BFLOAT = "bf16"
+# Operations of the LLVM dialect whose names differ from those of math.
+_OF_LLVM = {
+    "llvm.frem": "arith.remf",
+    "llvm.intr.fabs": "math.absf",
+    "llvm.intr.pow": "math.powf",
+}
+
+
+def of_llvm(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Make an operation of the LLVM dialect the one of math or arith that lowers to it."""
+    flags = operation.properties.get("fastmathFlags")
+    properties = {"fastmath": str(flags).replace("#llvm.", "#arith.")} if flags else {}
+    name = _OF_LLVM.get(operation.name) or f"math.{operation.name.rpartition('.')[2]}"
+    (kind,) = operation.result_types
+    rewriter.replace(operation, (rewriter.value(name, operation.operands, kind, properties),))
 
 
 def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:

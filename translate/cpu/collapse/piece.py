@@ -14,9 +14,11 @@ _COLLECTIVES = ("mo.shfl.", "mo.vote.", "mo.match.", "mo.redux.", "mo.bar.warp."
 BARRIER = "mo.barrier"
 _PLACE = 1
 _UNSUPPORTED = {
-    "mo.barrier.popc": "a barrier that counts votes",
-    "mo.barrier.and": "a barrier that combines votes",
-    "mo.barrier.or": "a barrier that combines votes",
+    **{
+        f"mo.barrier.{kind}{form}": f"a barrier that {work} votes"
+        for kind, work in (("popc", "counts"), ("and", "combines"), ("or", "combines"))
+        for form in ("", ".all")
+    },
     "mo.activemask": "nvvm.activemask",
 }
 ASSERTION = "mo_cpu_assertfail"

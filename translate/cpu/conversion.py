@@ -1,0 +1,164 @@
+"""Conversions of PTX (`cvt`) between numbers, and between numbers and integers, as lines of LLVM IR."""
+
+from __future__ import annotations
+
+from mlir_offload.toolchain.pattern import ir_pattern
+from mlir_offload.translate.cpu.number import (
+    DIRECTIONS,
+    DOUBLE,
+    PAIR,
+    SHORT,
+    SINGLE,
+    TYPES,
+    Built,
+    Code,
+    Number,
+    flushed,
+    rectified,
+)
+
+_CONVERT = ir_pattern(
+    "cvt`(`.`round:rni|rzi|rmi|rpi|rn|rz|rm|rp``)?``ftz:.ftz?``relu:.relu?`."
+    "`to:f16x2|bf16x2|f16|bf16|f32|f64|s8|s16|s32|s64|u8|u16|u32|u64`."
+    "`from:f16|bf16|f32|f64|s8|s16|s32|s64|u8|u16|u32|u64`"
+)
+_TO_INTEGER = {"rn": "roundeven", "rz": "trunc", "rm": "floor", "rp": "ceil"}
+
+
+def convert(code: Code, opcode: str) -> Built | None:
+    """Append `cvt`; the operands of `.swapped` come in the order of the elements of a pair."""
+    is_swapped = opcode.endswith(".swapped")
+    match = _CONVERT.fullmatch(opcode.removesuffix(".swapped"))
+    if match is None:
+        return None
+    to, from_, rounding = match["to"], match["from"], match["round"]
+    source, result = TYPES.get(from_), TYPES.get(to)
+    value = "%a"
+    if source is not None and match["ftz"]:
+        value = flushed(code, source, value)
+    if result is None:
+        if source is None or not rounding.endswith("i"):
+            return None
+        return [source], *_integer(code, source, to, rounding, value)
+    operands: list[str | Number] = [source or f"i{from_[1:]}"]
+    if result.lanes == PAIR and from_ == "f32":
+        value = _pair(code, result, rounding, is_swapped=is_swapped)
+        operands *= 2
+    elif source is None:
+        value = _from_integer(code, from_, result, rounding, value)
+    elif result.lanes == PAIR or (source == result and not rounding.endswith("i")):
+        return None
+    else:
+        value = _from_number(code, source, result, rounding, value)
+    if match["ftz"]:
+        value = flushed(code, result, value)
+    if match["relu"]:
+        value = rectified(code, result, value)
+    return operands, result, value
+
+
+def _pair(code: Code, result: Number, rounding: str, *, is_swapped: bool) -> str:
+    """Append a conversion of two floats, of which the first goes to the upper half."""
+    low, high = ("%a", "%b") if is_swapped else ("%b", "%a")
+    pair = code.add(f"insertelement <2 x float> poison, float {low}, i32 0")
+    pair = code.add(f"insertelement <2 x float> {pair}, float {high}, i32 1")
+    return _narrowed(code, "<2 x float>", result, rounding, pair)
+
+
+def _from_number(code: Code, source: Number, result: Number, rounding: str, value: str) -> str:
+    if source == result:
+        return code.call(_TO_INTEGER[rounding[:2]], source, value)
+    if source.bits < result.bits:
+        return code.add(f"fpext {source.type} {value} to {result.type}")
+    return _narrowed(code, source.type, result, rounding, value)
+
+
+def _integer(code: Code, source: Number, to: str, rounding: str, value: str) -> tuple[str, str]:
+    """Append a conversion to an integer, which is limited; return its type and the value."""
+    if source.bits == SHORT:
+        value, source = code.add(f"fpext {source.type} {value} to float"), TYPES["f32"]
+    whole = code.call(_TO_INTEGER[rounding[:2]], source, value)
+    type_, letter = f"i{to[1:]}", "s" if to[0] == "s" else "u"
+    result = code.add(
+        f"call {type_} @llvm.fpto{letter}i.sat.{type_}.{source.name}({source.type} {whole})"
+    )
+    if source.bits == DOUBLE or type_ == "i64":
+        # NaN, which becomes 0 elsewhere.
+        nan = code.add(f"fcmp uno {source.type} {value}, {value}")
+        result = code.add(f"select i1 {nan}, {type_} {-(1 << int(to[1:]) - 1)}, {type_} {result}")
+    if type_ == "i8":
+        # It has a register of 32 bits.
+        extend = "sext" if letter == "s" else "zext"
+        return "i32", code.add(f"{extend} i8 {result} to i32")
+    return type_, result
+
+
+def _from_integer(code: Code, from_: str, result: Number, rounding: str, value: str) -> str:
+    """Append a conversion of an integer that is rounded once."""
+    type_, instruction = f"i{from_[1:]}", "sitofp" if from_[0] == "s" else "uitofp"
+    if type_ != "i64":
+        # Exact in double.
+        wide = code.add(f"{instruction} {type_} {value} to double")
+        if result.bits == DOUBLE:
+            return wide
+        return _narrowed(code, "double", result, rounding, wide)
+    if rounding == "rn" and result.bits >= SINGLE:
+        return code.add(f"{instruction} i64 {value} to {result.type}")
+    if from_ == "s64" and result.bits >= SINGLE:
+        intrinsic = f"sitofp.{result.mangled}.i64"
+        return code.in_direction(rounding, intrinsic, result.type, [f"i64 {value}"])
+    if result.bits == DOUBLE:
+        # Both halves are exact, their sum is rounded.
+        upper, lower = code.add(f"lshr i64 {value}, 32"), code.add(f"and i64 {value}, 4294967295")
+        high = code.add(f"sitofp i64 {upper} to double")
+        high = code.add(f"fmul double {high}, 0x41F0000000000000")
+        low = code.add(f"sitofp i64 {lower} to double")
+        return code.in_direction(
+            rounding, "fadd.f64", "double", [f"double {high}", f"double {low}"]
+        )
+    # Its upper 53 bits, the last one set if a lower one is, are exact in double.
+    size = code.add(f"call i64 @llvm.abs.i64(i64 {value}, i1 false)") if from_ == "s64" else value
+    shifted = code.add(f"lshr i64 {size}, 11")
+    lost = code.add(f"and i64 {size}, 2047")
+    sticky = code.add(f"add i64 {lost}, 2047")
+    sticky = code.add(f"lshr i64 {sticky}, 11")
+    odd = code.add(f"or i64 {shifted}, {sticky}")
+    large = code.add(f"sitofp i64 {odd} to double")
+    large = code.add(f"fmul double {large}, 2.048000e+03")
+    small = code.add(f"sitofp i64 {size} to double")
+    is_large = code.add(f"icmp ugt i64 {size}, 9007199254740992")
+    wide = code.add(f"select i1 {is_large}, double {large}, double {small}")
+    if from_ == "s64":
+        negative = code.add(f"icmp slt i64 {value}, 0")
+        opposite = code.add(f"fneg double {wide}")
+        wide = code.add(f"select i1 {negative}, double {opposite}, double {wide}")
+    return _narrowed(code, "double", result, rounding, wide)
+
+
+def _narrowed(code: Code, source: str, result: Number, rounding: str, value: str) -> str:
+    """Append a conversion to fewer bits."""
+    if rounding == "rn" or rounding not in DIRECTIONS:
+        return code.add(f"fptrunc {source} {value} to {result.type}")
+    if result.bits == SINGLE:
+        return code.in_direction(rounding, "fptrunc.f32.f64", "float", [f"{source} {value}"])
+    # The nearest number, or its neighbor in the direction.
+    near = code.add(f"fptrunc {source} {value} to {result.type}")
+    bits = code.add(f"bitcast {result.type} {near} to {result.integer}")
+    back = code.add(f"fpext {result.type} {near} to {source}")
+    above = code.add(f"fcmp ogt {source} {back}, {value}")
+    below = code.add(f"fcmp olt {source} {back}, {value}")
+    negative = code.add(f"icmp slt {result.integer} {bits}, zeroinitializer")
+    flag = result.of("i1")
+    toward_zero = code.add(f"select {flag} {negative}, {flag} {below}, {flag} {above}")
+    outward = code.add(f"select {flag} {negative}, {flag} {above}, {flag} {below}")
+    if rounding == "rz":
+        step = code.add(f"sext {flag} {toward_zero} to {result.integer}")
+    else:
+        wrong = above if rounding == "rm" else below
+        shrinks = code.add(f"and {flag} {wrong}, {toward_zero}")
+        grows = code.add(f"and {flag} {wrong}, {outward}")
+        less = code.add(f"sext {flag} {shrinks} to {result.integer}")
+        more = code.add(f"zext {flag} {grows} to {result.integer}")
+        step = code.add(f"add {result.integer} {less}, {more}")
+    moved = code.add(f"add {result.integer} {bits}, {step}")
+    return code.add(f"bitcast {result.integer} {moved} to {result.type}")
