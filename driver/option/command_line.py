@@ -198,8 +198,12 @@ _STATIC = {
 }
 # Options of linkers whose value is a file to write.
 _WRITES = ("Map", "dependency-file", "out-implib", "time-trace")
+_FOLDER_OPTIONS = frozenset({"-L", "--library-path", "-library-path"})
 _PUSH, _POP = "push-state", "pop-state"
 _MOST_NAMES = 1000
+# ELF, libraries, LLVM bitcode.
+_LINKED_MAGICS = (b"\x7fELF", b"!<arch>\n", b"!<thin>\n", b"BC\xc0\xde")
+_MOST_MAGIC_BYTES = 8
 STANDARD_INPUT = STANDARD_OUTPUT = Path("-")
 # What is written in C++, and needs its library.
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", *GPU_CPP})
@@ -262,8 +266,21 @@ def forget_link_lines() -> None:
 
 @cache
 def _parsed(link_items: tuple[str, ...], _directory: str) -> tuple[LinkItem, ...]:
-    folders = [Path(item[2:]) for item in link_items if item.startswith("-L")]
-    return tuple(_items(link_items, folders))
+    return tuple(_items(link_items, list(_library_folders(link_items))))
+
+
+def _library_folders(link_items: Sequence[str]) -> Iterator[Path]:
+    """Yield the directories of `-L`, which may be given to the linker as `-Wl,-L,DIRECTORY` too."""
+    before = ""
+    for word in _words(link_items):
+        name = word.removeprefix(_FOR_LINKER)
+        if before in _FOLDER_OPTIONS and word != name:
+            yield Path(name)
+        elif name.startswith("-L") and name != "-L":
+            yield Path(name[2:])
+        elif name.lstrip("-").startswith("library-path="):
+            yield Path(name.partition("=")[2])
+        before = name
 
 
 def linker_outputs(link_items: Sequence[str]) -> Iterator[Path]:
@@ -463,8 +480,16 @@ def read_link_inputs(options: CompileOptions) -> tuple[ObjectContents, ...]:
 
 
 def _is_linked(path: Path) -> bool:
-    """Say whether the file is for the linker; a library may bear a version, as libx.so.1 does."""
-    return path.suffix in LINKED_SUFFIXES or ".so." in path.name
+    """Say whether the file is for the linker; a library may bear a version, as libx.so.1 does.
+
+    A file of another name is if its content says so: clang passes on what it has no name for.
+    """
+    if path.suffix in LINKED_SUFFIXES or ".so." in path.name:
+        return True
+    if path.suffix in _KNOWN_SUFFIXES or not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(_MOST_MAGIC_BYTES).startswith(_LINKED_MAGICS)
 
 
 def _plain(stem: str) -> str:
