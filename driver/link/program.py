@@ -25,7 +25,7 @@ from mlir_offload.driver.compile.linked_image import (
 from mlir_offload.driver.link import error as link_error
 from mlir_offload.driver.link import rejected_image
 from mlir_offload.driver.link.device_link import DeviceLink, device_link, link_directory
-from mlir_offload.driver.link.read_files import note_read_files, noting_arguments
+from mlir_offload.driver.link.read_files import note_read_files, noting_arguments, uses_lld
 from mlir_offload.driver.link.relocatable_links import DeviceLinkedInputs, isolate_duplicates
 from mlir_offload.driver.link.runner_library import (
     explain_missing,
@@ -44,7 +44,7 @@ from mlir_offload.driver.step.object_file import DummyImage
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.kind_format import formats_of
 from mlir_offload.offload.link.check import check_link, kind_notes, repeated_objects
-from mlir_offload.offload.link.coverage import check_coverage, check_resolved
+from mlir_offload.offload.link.coverage import check_coverage, check_entries, check_resolved
 from mlir_offload.offload.link.dummy_image import (
     empty_image_command,
     is_bitcode_target,
@@ -67,6 +67,8 @@ from mlir_offload.toolchain.target import kind_of_triple
 _LINKER = "lld"
 # Of the options by which linkers make one of several functions with the same code.
 _FOLDING = "--icf"
+# lld removes entries, which only the names of their section refer to; other linkers do not.
+_COLLECTING, _KEEPING = "-gc-sections", "-Wl,-z,nostart-stop-gc"
 
 
 def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
@@ -102,7 +104,7 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     prepared = isolate_duplicates(context, contents, wrapper)
     dummy = _make_dummy_image(context, prepared.remaining)
     line = without_whole_archives(context, contents, _link_items(context, prepared.replaced))
-    line = (*map(str, dummy), *line)
+    line = (*_keeping_arguments(context), *map(str, dummy), *line)
     diagnose = partial(_diagnose, context, contents, prepared)
     if context.options.links_to_object:
         linked = link_to_object(context, prepared, line, wrapper, diagnose)
@@ -117,6 +119,8 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     if linked.exists():
         name = str(context.options.output or "a.out")
         check_coverage(linked, contents, name=name)
+        if _removes_sections(context):
+            check_entries(linked, contents, name=name)
         if any(one.links_undefined for one in formats_of(runtime.kinds)):
             check_resolved(linked, name=name)
         check_layouts(linked, prepared.remaining, name=name)
@@ -133,6 +137,15 @@ def _in_line_order(
     for number, path in enumerate(paths):
         places.setdefault(path, number)
     return tuple(sorted(contents, key=lambda item: places.get(item.path, -1)))
+
+
+def _keeping_arguments(context: BuildContext) -> tuple[str, ...]:
+    """Return how lld is asked to keep offload entries where it removes unused sections."""
+    return (_KEEPING,) if _removes_sections(context) and uses_lld(context) else ()
+
+
+def _removes_sections(context: BuildContext) -> bool:
+    return any(_COLLECTING in item for item in context.options.link_items)
 
 
 def _paths_on_line(context: BuildContext) -> list[Path]:

@@ -181,6 +181,16 @@ def check_resolved(linked: Path, *, name: str = "") -> None:
                     raise VerificationError(msg, hint=hint, location=name or str(linked))
 
 
+def check_entries(linked: Path, inputs: Iterable[ObjectContents], *, name: str = "") -> None:
+    """Raise VerificationError where a linker that removes unused sections removed entries of kernels."""
+    kept = {(entry.kind, entry.name) for item in read_objects(linked) for entry in item.entries}
+    lost = sorted(kernel for _, kernel in expected_kernels(inputs).kernels - kept)
+    if lost:
+        msg = f"the linker removed the entries that register kernels: {listed(lost)}"
+        hint = "leave out --gc-sections or -z start-stop-gc"
+        raise VerificationError(msg, hint=hint, location=name or str(linked))
+
+
 def check_coverage(linked: Path, inputs: Sequence[ObjectContents], *, name: str = "") -> None:
     """Raise VerificationError where a device image lacks a kernel; it names them, and the hint."""
     raise_findings(coverage_findings(linked, inputs, name=name))
