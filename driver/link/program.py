@@ -103,7 +103,8 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     wrapper = device_link(context, runtime, directory)
     prepared = isolate_duplicates(context, contents, wrapper)
     dummy = _make_dummy_image(context, prepared.remaining)
-    line = without_whole_archives(context, contents, _link_items(context, prepared.replaced))
+    replaced = _objects_by_name(context, contents) | prepared.replaced
+    line = without_whole_archives(context, contents, _link_items(context, replaced))
     line = (*_keeping_arguments(context), *map(str, dummy), *line)
     diagnose = partial(_diagnose, context, contents, prepared)
     if context.options.links_to_object:
@@ -201,6 +202,17 @@ def _make_dummy_image(
     executor.step(DummyImage(source=binary, output=text))
     executor.tool(host_command(context, text, dummy), dummy)
     return (dummy,)
+
+
+def _objects_by_name(context: BuildContext, contents: Sequence[ObjectContents]) -> dict[str, str]:
+    """Return the objects that `-l:NAME` finds: the wrapper would link their host code for the CPU too."""
+    objects = {item.path for item in contents if item.is_relocatable and not item.member}
+    items = parse_link_line(context.options.link_items)
+    return {
+        item.text: str(item.path)
+        for item in items
+        if item.text.startswith("-l:") and item.path in objects
+    }
 
 
 def _link_items(context: BuildContext, prepared: Mapping[str, str]) -> list[str]:
