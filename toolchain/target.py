@@ -202,7 +202,13 @@ def kind_of_triple(triple: str) -> Kind | None:
 
 def kind_of_image(offload_kind: str, triple: str) -> Kind | None:
     """Return the device kind of an image by what its container says; the last one that claims it."""
-    claiming = [kind.name for kind in DEVICE_KINDS if kind.holds(offload_kind, triple)]
+    return _claiming(offload_kind, triple, all_kinds())
+
+
+@cache
+def _claiming(offload_kind: str, triple: str, kinds: tuple[Kind, ...]) -> Kind | None:
+    # A link of many objects asks for each image.
+    claiming = [kind for kind in kinds if DEVICE_KINDS[kind].holds(offload_kind, triple)]
     return claiming[-1] if claiming else None
 
 

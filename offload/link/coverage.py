@@ -69,8 +69,9 @@ def expected_kernels(inputs: Iterable[ObjectContents]) -> ExpectedKernels:
 
 def registered_kernels(item: ObjectContents) -> Iterator[tuple[str, str]]:
     """Return the kind and name of each kernel that the next link, or this file, registers."""
+    kinds = all_kinds() if item.entries else ()
     for entry in item.entries:
-        if entry.is_kernel and not entry.is_device_linked and entry.kind in all_kinds():
+        if entry.is_kernel and not entry.is_device_linked and entry.kind in kinds:
             yield entry.kind, entry.name
 
 
