@@ -39,7 +39,7 @@ from mlir_offload.driver.link.whole_archive import without_whole_archives
 from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import CPP_SUFFIXES, as_operand, parse_link_line
-from mlir_offload.driver.step.image_file import Package
+from mlir_offload.driver.step import image_file
 from mlir_offload.driver.step.object_file import DummyImage
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.kind_format import formats_of
@@ -103,7 +103,10 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     wrapper = device_link(context, runtime, directory)
     prepared = isolate_duplicates(context, contents, wrapper)
     dummy = _make_dummy_image(context, prepared.remaining)
-    replaced = _objects_by_name(context, contents) | prepared.replaced
+    replaced = {
+        **prepared.replaced,
+        **_objects_by_name(context, contents, prepared.replaced),
+    }
     line = without_whole_archives(context, contents, _link_items(context, replaced))
     line = (*_keeping_arguments(context), *map(str, dummy), *line)
     diagnose = partial(_diagnose, context, contents, prepared)
@@ -198,21 +201,21 @@ def _make_dummy_image(
         images.append(ImageFile(path, target).packaged)
     binary, text, dummy = (directory / f"dummy.{ending}" for ending in ("offload", "ll", "o"))
     consumer = str(context.consumer)
-    executor.step(Package(images=tuple(images), for_clang=consumer, output=binary))
+    executor.step(image_file.Package(images=tuple(images), for_clang=consumer, output=binary))
     executor.step(DummyImage(source=binary, output=text))
     executor.tool(host_command(context, text, dummy), dummy)
     return (dummy,)
 
 
-def _objects_by_name(context: BuildContext, contents: Sequence[ObjectContents]) -> dict[str, str]:
-    """Return the objects that `-l:NAME` finds: the wrapper would link their host code for the CPU too."""
+def _objects_by_name(
+    context: BuildContext, contents: Sequence[ObjectContents], replaced: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what stands for objects that `-l:NAME` finds: the wrapper would link their host code for the CPU."""
     objects = {item.path for item in contents if item.is_relocatable and not item.member}
     items = parse_link_line(context.options.link_items)
-    return {
-        item.text: str(item.path)
-        for item in items
-        if item.text.startswith("-l:") and item.path in objects
-    }
+    named = {item.text: item.path for item in items if item.text.startswith("-l:")}
+    found = {text: as_operand(str(path)) for text, path in named.items() if path in objects}
+    return {text: replaced.get(path, path) for text, path in found.items()}
 
 
 def _link_items(context: BuildContext, prepared: Mapping[str, str]) -> list[str]:
