@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,10 @@ def test_clangs_openmp_object_links_and_runs_beside_mlir(
     for inputs in ((theirs, ours), (ours, theirs, "-Wl,--gc-sections")):
         run_checked(*mlir_offload, release, main, *inputs, "-o", app)
         assert run_checked(app, OMP_TARGET_OFFLOAD="mandatory") == "2 8 21\n"
+    line = (*mlir_offload, release, main, *inputs, "-Wl,-z,start-stop-gc", "-o", app)
+    done = subprocess.run([*map(str, line)], capture_output=True, text=True, check=False)
+    assert "the linker removed the entries that register kernels: __omp_offloading" in done.stderr
+    assert "hint: leave out --gc-sections or -z start-stop-gc" in done.stderr
 
 
 @pytest.mark.llvm(22)
