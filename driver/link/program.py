@@ -67,6 +67,7 @@ from mlir_offload.toolchain.target import kind_of_triple
 _LINKER = "lld"
 # Of the options by which linkers make one of several functions with the same code.
 _FOLDING = "--icf"
+_LAZY = "-start-lib"
 # lld removes entries, which only the names of their section refer to; other linkers do not.
 _COLLECTING, _KEEPING = "-gc-sections", "-Wl,-z,nostart-stop-gc"
 
@@ -123,7 +124,7 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     if linked.exists():
         name = str(context.options.output or "a.out")
         check_coverage(linked, contents, name=name)
-        if _removes_sections(context):
+        if _removes_sections(context) and not _has_lazy_objects(context):
             check_entries(linked, contents, name=name)
         if any(one.links_undefined for one in formats_of(runtime.kinds)):
             check_resolved(linked, name=name)
@@ -150,6 +151,11 @@ def _keeping_arguments(context: BuildContext) -> tuple[str, ...]:
 
 def _removes_sections(context: BuildContext) -> bool:
     return any(_COLLECTING in item for item in context.options.link_items)
+
+
+def _has_lazy_objects(context: BuildContext) -> bool:
+    """Return whether objects are on the line that the linker takes only if something needs them."""
+    return any(_LAZY in item for item in context.options.link_items)
 
 
 def _paths_on_line(context: BuildContext) -> list[Path]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mlir_offload.driver.option.command_line import parse_link_line
 from mlir_offload.offload.container.archive import ArchiveMember, iterate_members
+from mlir_offload.offload.elf import ELF_MAGIC
 from mlir_offload.offload.link.collision import detach_object
 from mlir_offload.offload.link.objects import LINKED_SECTION
 from mlir_offload.toolchain.byte_view import ByteView, open_view
@@ -42,7 +43,7 @@ def write_members(library: Path, directory: Path) -> None:
             path = member_file(directory, ordinal, member.name)
             path.parent.mkdir(parents=True, exist_ok=True)
             content = member_content(member).whole()
-            if _LINKED in content:
+            if content.startswith(ELF_MAGIC) and _LINKED in content:
                 content = detach_object(content, location=str(path))
             path.write_bytes(content)
             paths.append(path)

@@ -44,9 +44,9 @@ class ObjectContents(Struct, frozen=True):
     it embeds; `fatbins` are NVIDIA's,
     which the linker wrapper or nvcc put there, `hip_fatbins` the sections of bundles for AMD GPUs;
     `linked_images` are those that `clang -r --offload-link` has linked already; it `is_linked_again` where
-    the wrapper takes them for images that are not linked yet. A member `is_whole` where the linker takes the library as a whole; `learned` are the rows that it was compiled by,
-    `library_functions` those of MLIR's libraries that it leaves to others. It `is_bitcode` if clang has yet
-    to compile the file.
+    the wrapper takes them for images that are not linked yet. A member `is_whole` where the linker takes
+    the library as a whole; `learned` are the rows that it was compiled by, `library_functions` those of
+    MLIR's libraries that it leaves to others. It `is_bitcode` if clang has yet to compile the file.
     """
 
     path: Path
