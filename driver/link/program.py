@@ -44,7 +44,12 @@ from mlir_offload.driver.step.object_file import DummyImage
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.kind_format import formats_of
 from mlir_offload.offload.link.check import check_link, kind_notes, repeated_objects
-from mlir_offload.offload.link.coverage import check_coverage, check_entries, check_resolved
+from mlir_offload.offload.link.coverage import (
+    check_coverage,
+    check_entries,
+    check_resolved,
+    has_sections,
+)
 from mlir_offload.offload.link.dummy_image import (
     empty_image_command,
     is_bitcode_target,
@@ -122,16 +127,30 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
         context.executor.tool(command, linked, diagnose=diagnose, is_shown=is_shown)
     note_read_files(context)
     if linked.exists():
-        name = str(context.options.output or "a.out")
-        check_coverage(linked, contents, name=name)
-        if _removes_sections(context) and not _has_lazy_objects(context):
-            check_entries(linked, contents, name=name)
-        if any(one.links_undefined for one in formats_of(runtime.kinds)):
-            check_resolved(linked, name=name)
-        check_layouts(linked, prepared.remaining, name=name)
-        if any(_FOLDING in item for item in context.options.link_items):
-            check_folded(linked, name=name)
+        _verify(context, linked, contents, prepared, runtime)
     return linked
+
+
+def _verify(
+    context: BuildContext,
+    linked: Path,
+    contents: Sequence[ObjectContents],
+    prepared: DeviceLinkedInputs,
+    runtime: HostRuntime,
+) -> None:
+    """Raise VerificationError where the linked file lacks a kernel, or launches another one for it."""
+    name = str(context.options.output or "a.out")
+    if not has_sections(linked):
+        show_note(f"{name} has no section headers: its device code cannot be verified")
+        return
+    check_coverage(linked, contents, name=name)
+    if _removes_sections(context) and not _has_lazy_objects(context):
+        check_entries(linked, contents, name=name)
+    if any(one.links_undefined for one in formats_of(runtime.kinds)):
+        check_resolved(linked, name=name)
+    check_layouts(linked, prepared.remaining, name=name)
+    if any(_FOLDING in item for item in context.options.link_items):
+        check_folded(linked, name=name)
 
 
 def _in_line_order(

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mlir_offload.offload.device.code import read_device_code
+from mlir_offload.offload.elf import ELF_MAGIC, read_elf
 from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.kind_format import format_of
 from mlir_offload.offload.link.finding import Finding, listed, raise_findings
 from mlir_offload.offload.link.held_image import HeldImage, all_images, device_arch, loaded_images
 from mlir_offload.offload.link.objects import ObjectContents, read_objects
+from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import all_kinds
 
@@ -182,14 +184,17 @@ def check_resolved(linked: Path, *, name: str = "") -> None:
                     raise VerificationError(msg, hint=hint, location=name or str(linked))
 
 
-def check_entries(linked: Path, inputs: Iterable[ObjectContents], *, name: str = "") -> None:
-    """Raise VerificationError where a linker that removes unused sections removed entries of kernels.
+def has_sections(linked: Path) -> bool:
+    """Return whether a linked file tells where its device code is; -z nosectionheader leaves that out."""
+    with open_view(linked) as view:
+        return view.head(len(ELF_MAGIC)) != ELF_MAGIC or bool(read_elf(view).rows)
 
-    If it removes all of them the link fails; a file without section headers does not show any.
-    """
+
+def check_entries(linked: Path, inputs: Iterable[ObjectContents], *, name: str = "") -> None:
+    """Raise VerificationError where a linker that removes unused sections removed entries of kernels."""
     kept = {(entry.kind, entry.name) for item in read_objects(linked) for entry in item.entries}
     lost = sorted(kernel for _, kernel in expected_kernels(inputs).kernels - kept)
-    if kept and lost:
+    if lost:
         msg = f"the linker removed the entries that register kernels: {listed(lost)}"
         hint = "leave out --gc-sections or -z start-stop-gc"
         raise VerificationError(msg, hint=hint, location=name or str(linked))
