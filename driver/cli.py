@@ -156,7 +156,7 @@ def _finish(status: int) -> int:
 
 def _expanded(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
     """Return the arguments with those of response files, and these files."""
-    if arguments[:1] == ("step",) or not any(word.startswith("@") for word in arguments):
+    if arguments[:1] == ("step",) or not any(word.startswith(("@", "-Wl,@")) for word in arguments):
         return arguments, ()
 
     return response_file.expand_arguments(arguments)

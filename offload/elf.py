@@ -66,6 +66,9 @@ class SectionType(IntEnum):
     LLVM_OFFLOADING = 0x6FFF4C0B
 
 
+_NOBITS, _RELA = SectionType.NOBITS.value, SectionType.RELA.value
+
+
 class ElfSection(NamedTuple):
     """One section header; `type` is a SectionType where that knows it."""
 
@@ -217,6 +220,13 @@ class ElfFile(Struct):
         offset = section.offset if size else 0
         return self.view.part(offset, size, f"section {section.name}", form=form)
 
+    def _content_of(self, number: int) -> ByteView:
+        """Return what a section holds, as `content`; only an error needs its name."""
+        row = self.rows[number]
+        if row[1] == _NOBITS or row[4] + row[5] > self.view.size:
+            return self.content(self.section(number))
+        return self.view.part(row[4], row[5], "section")
+
     def symbols(self, table: str) -> Iterator[ElfSymbol]:
         """Return the symbols of `.symtab` or `.dynsym`, those of no name included."""
         for section in self.named(table):
@@ -242,7 +252,7 @@ class ElfFile(Struct):
         if not 0 < index < len(self.rows):
             return None
         if index not in self._strings:
-            self._strings[index] = StringTable(self.content(self.section(index)))
+            self._strings[index] = StringTable(self._content_of(index))
         return self._strings[index]
 
     def pointers(self, section: ElfSection) -> dict[int, tuple[int, int]]:
@@ -251,9 +261,10 @@ class ElfFile(Struct):
         In a linked file the index is -1 and the second number an address.
         """
         found: dict[int, tuple[int, int]] = {}
-        for table in self.of_type(SectionType.RELA):
-            if not self.is_relocatable or table.info == section.number:
-                found.update(self._pointers_of(table, section))
+        everywhere = not self.is_relocatable
+        for number, row in enumerate(self.rows):
+            if row[1] == _RELA and (everywhere or row[7] == section.number):
+                found.update(self._pointers_of(self.section(number), section))
         return found
 
     def text_of(self, pointer: tuple[int, int]) -> str:
@@ -263,7 +274,7 @@ class ElfFile(Struct):
             index, offset = self._placed(offset)
         if index < 0 or offset < 0:
             return ""
-        view = self.content(self.section(index))
+        view = self._content_of(index)
         return view.text(offset, "string") if offset < view.size else ""
 
     def _placed(self, address: int) -> tuple[int, int]:
@@ -277,8 +288,9 @@ class ElfFile(Struct):
         self, table: ElfSection, section: ElfSection
     ) -> Iterator[tuple[int, tuple[int, int]]]:
         has_symbols = 0 < table.link < len(self.rows)
-        symbols = self.content(self.section(table.link)).whole() if has_symbols else b""
-        base = 0 if self.is_relocatable else section.address
+        symbols = self._content_of(table.link).whole() if has_symbols else b""
+        is_relocatable = self.is_relocatable
+        base = 0 if is_relocatable else section.address
         view = self.content(table)
         rows = view.table(_RELOCATION, 0, view.size // _RELOCATION.size, f"section {table.name}")
         for place, info, addend in rows:
@@ -291,7 +303,7 @@ class ElfFile(Struct):
                 yield offset, (-1, addend)
             elif at + _SYMBOL.size <= len(symbols):
                 _, _, _, symbol_index, value, _ = _SYMBOL.unpack_from(symbols, at)
-                index = _place(symbol_index) if self.is_relocatable else -1
+                index = _place(symbol_index) if is_relocatable else -1
                 yield offset, (index, value + addend)
 
 

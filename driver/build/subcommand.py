@@ -63,6 +63,7 @@ from mlir_offload.toolchain.target import HOST, Kind, Target, all_kinds, uses_cu
 from mlir_offload.translate import prefix_map
 
 if TYPE_CHECKING:
+    from mlir_offload.driver.compile.kind_build import DeviceModule
     from mlir_offload.driver.step.launcher import Launcher
     from mlir_offload.offload.link.objects import ObjectContents
 
@@ -196,8 +197,11 @@ def _make(context: BuildContext) -> list[Path]:
             context.executor.place(header, context.options.header)
         kinds = frozenset(target.kind for target in context.targets)
         links = context.options.mode is Mode.LINK
-        _preload(kinds, launched=context.launched is not None, links=links)
-        device = build_source.compile_inputs(context)
+        device: tuple[DeviceModule, ...] = ()
+        # A link without sources needs nothing of what compiles.
+        if context.compiled:
+            _preload(kinds, launched=context.launched is not None, links=links)
+            device = build_source.compile_inputs(context)
         if links:
             return [program.link(context, device)]
         return list(context.compiled.values())
@@ -296,6 +300,7 @@ def _find_tools(
     places = places_of(options)
     targets = _targets(options, given)
     kinds = {target.kind for target in targets}.union(*(item.device_kinds for item in given))
+    early = "compile.normalize" if has_device_code(options) else "link.program"
     (releases, cuda), _ = run_concurrently(
         partial(
             run_concurrently,
@@ -303,7 +308,7 @@ def _find_tools(
             partial(choose_toolkit_for, options, places, finder, needed=uses_cuda(kinds)),
         ),
         # Loaded while the programs that say their release run.
-        partial(import_module, "mlir_offload.driver.compile.normalize"),
+        partial(import_module, f"mlir_offload.driver.{early}"),
     )
     check_targets(targets, releases.makers(cuda, is_assembled=options.needs_ptxas))
     rocm = choose_rocm_for(places, needed=uses_rocm(kinds))

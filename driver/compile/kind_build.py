@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from mlir_offload.driver.compile import downgrade
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.driver.step.step import PackagedImage, Step, read_text
 from mlir_offload.offload.device import library
 from mlir_offload.toolchain.errors import InputOutputError, SourceError
@@ -23,6 +22,7 @@ from mlir_offload.translate.device_ir import calls_others
 from mlir_offload.translate.target_attribute import compatible_targets
 
 if TYPE_CHECKING:
+    from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
     from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
     from mlir_offload.offload.link.finding import Finding
     from mlir_offload.toolchain.cuda import CudaToolkit

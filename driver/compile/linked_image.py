@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.kind_build import DeviceModule, ImageFile
 from mlir_offload.driver.option.compile_options import Mode
-from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container import binary
 from mlir_offload.toolchain.byte_view import open_view
@@ -23,6 +22,7 @@ from mlir_offload.toolchain.target import device_kind, uses_cuda
 from mlir_offload.translate.device_ir import calls_others
 
 if TYPE_CHECKING:
+    from mlir_offload.driver.step.split_file import ModuleFile
     from mlir_offload.offload.link.objects import ObjectContents
 
 # Arguments for the device link, and for the linker wrapper's choice of images.

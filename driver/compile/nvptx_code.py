@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +18,6 @@ from mlir_offload.driver.compile.kind_build import (
     user_libraries,
 )
 from mlir_offload.driver.step.cuda import NvptxIr
-from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.llvm import LlvmToolchain
@@ -25,6 +25,9 @@ from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.kind.cuda import DeviceCodegen, needs_libdevice
 from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
+
+if TYPE_CHECKING:
+    from mlir_offload.driver.step.split_file import ModuleFile
 
 CUDA_HINT = "pip install 'mlir-offload[cuda]', or name a toolkit with --cuda-path="
 """How to get a CUDA toolkit."""

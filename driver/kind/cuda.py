@@ -26,7 +26,6 @@ from mlir_offload.driver.kind import cuda_choice
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.compile_options import FAT_BINARY, DeviceCode, Mode
 from mlir_offload.driver.step.cuda import CodeFile, CudaDirectory, NvptxIr, PtxTime
-from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load_abi
 from mlir_offload.offload.link import fatbinary_adapter, finding
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolchainError
@@ -43,6 +42,7 @@ from mlir_offload.translate.kind.cuda import (
 )
 
 if TYPE_CHECKING:
+    from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
     from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.inventory import Inventory

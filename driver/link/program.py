@@ -24,7 +24,7 @@ from mlir_offload.driver.compile.linked_image import (
 )
 from mlir_offload.driver.link import error as link_error
 from mlir_offload.driver.link.device_link import DeviceLink, device_link, link_directory
-from mlir_offload.driver.link.read_files import note_read_files, noting_arguments
+from mlir_offload.driver.link.read_files import note_read_files, noting_arguments, uses_lld
 from mlir_offload.driver.link.relocatable_links import DeviceLinkedInputs, isolate_duplicates
 from mlir_offload.driver.link.runner_library import (
     explain_missing,
@@ -39,12 +39,17 @@ from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import CPP_SUFFIXES, as_operand
 from mlir_offload.driver.option.link_line import parse_link_line
-from mlir_offload.driver.step.image_file import Package
+from mlir_offload.driver.step import image_file
 from mlir_offload.driver.step.object_file import DummyImage
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.kind_format import formats_of
 from mlir_offload.offload.link.check import check_link, kind_notes, repeated_objects
-from mlir_offload.offload.link.coverage import check_coverage, check_resolved
+from mlir_offload.offload.link.coverage import (
+    check_coverage,
+    check_entries,
+    check_resolved,
+    has_sections,
+)
 from mlir_offload.offload.link.dummy_image import (
     empty_image_command,
     is_bitcode_target,
@@ -67,6 +72,9 @@ from mlir_offload.toolchain.target import kind_of_triple
 _LINKER = "lld"
 # Of the options by which linkers make one of several functions with the same code.
 _FOLDING = "--icf"
+_LAZY = "-start-lib"
+# lld removes entries, which only the names of their section refer to; other linkers do not.
+_COLLECTING, _KEEPING = "-gc-sections", "-Wl,-z,nostart-stop-gc"
 
 
 def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
@@ -101,8 +109,12 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     wrapper = device_link(context, runtime, directory)
     prepared = isolate_duplicates(context, contents, wrapper)
     dummy = _make_dummy_image(context, prepared.remaining)
-    line = without_whole_archives(context, contents, _link_items(context, prepared.replaced))
-    line = (*map(str, dummy), *line)
+    replaced = {
+        **prepared.replaced,
+        **_objects_by_name(context, contents, prepared.replaced),
+    }
+    line = without_whole_archives(context, contents, _link_items(context, replaced))
+    line = (*_keeping_arguments(context), *map(str, dummy), *line)
     diagnose = partial(_diagnose, context, contents, prepared)
     if context.options.links_to_object:
         linked = link_to_object(context, prepared, line, wrapper, diagnose)
@@ -115,14 +127,30 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
         context.executor.tool(command, linked, diagnose=diagnose, is_shown=is_shown)
     note_read_files(context)
     if linked.exists():
-        name = str(context.options.output or "a.out")
-        check_coverage(linked, contents, name=name)
-        if any(one.links_undefined for one in formats_of(runtime.kinds)):
-            check_resolved(linked, name=name)
-        check_layouts(linked, prepared.remaining, name=name)
-        if any(_FOLDING in item for item in context.options.link_items):
-            check_folded(linked, name=name)
+        _verify(context, linked, contents, prepared, runtime)
     return linked
+
+
+def _verify(
+    context: BuildContext,
+    linked: Path,
+    contents: Sequence[ObjectContents],
+    prepared: DeviceLinkedInputs,
+    runtime: HostRuntime,
+) -> None:
+    """Raise VerificationError where the linked file lacks a kernel, or launches another one for it."""
+    name = str(context.options.output or "a.out")
+    if not has_sections(linked):
+        show_note(f"{name} has no section headers: its device code cannot be verified")
+        return
+    check_coverage(linked, contents, name=name)
+    if _removes_sections(context) and not _has_lazy_objects(context):
+        check_entries(linked, contents, name=name)
+    if any(one.links_undefined for one in formats_of(runtime.kinds)):
+        check_resolved(linked, name=name)
+    check_layouts(linked, prepared.remaining, name=name)
+    if any(_FOLDING in item for item in context.options.link_items):
+        check_folded(linked, name=name)
 
 
 def _in_line_order(
@@ -133,6 +161,20 @@ def _in_line_order(
     for number, path in enumerate(paths):
         places.setdefault(path, number)
     return tuple(sorted(contents, key=lambda item: places.get(item.path, -1)))
+
+
+def _keeping_arguments(context: BuildContext) -> tuple[str, ...]:
+    """Return how lld is asked to keep offload entries where it removes unused sections."""
+    return (_KEEPING,) if _removes_sections(context) and uses_lld(context) else ()
+
+
+def _removes_sections(context: BuildContext) -> bool:
+    return any(_COLLECTING in item for item in context.options.link_items)
+
+
+def _has_lazy_objects(context: BuildContext) -> bool:
+    """Return whether objects are on the line that the linker takes only if something needs them."""
+    return any(_LAZY in item for item in context.options.link_items)
 
 
 def _paths_on_line(context: BuildContext) -> list[Path]:
@@ -184,10 +226,21 @@ def _make_dummy_image(
         images.append(ImageFile(path, target).packaged)
     binary, text, dummy = (directory / f"dummy.{ending}" for ending in ("offload", "ll", "o"))
     consumer = str(context.consumer)
-    executor.step(Package(images=tuple(images), for_clang=consumer, output=binary))
+    executor.step(image_file.Package(images=tuple(images), for_clang=consumer, output=binary))
     executor.step(DummyImage(source=binary, output=text))
     executor.tool(host_command(context, text, dummy), dummy)
     return (dummy,)
+
+
+def _objects_by_name(
+    context: BuildContext, contents: Sequence[ObjectContents], replaced: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what stands for objects that `-l:NAME` finds: the wrapper would link their host code for the CPU."""
+    objects = {item.path for item in contents if item.is_relocatable and not item.member}
+    items = parse_link_line(context.options.link_items)
+    named = {item.text: item.path for item in items if item.text.startswith("-l:")}
+    found = {text: as_operand(str(path)) for text, path in named.items() if path in objects}
+    return {text: replaced.get(path, path) for text, path in found.items()}
 
 
 def _link_items(context: BuildContext, prepared: Mapping[str, str]) -> list[str]:

@@ -13,11 +13,15 @@ _OTHER_LINKER = "-fuse-ld="
 _LLD = frozenset({"-fuse-ld=lld", "-fuse-ld=ld.lld"})
 
 
+def uses_lld(context: BuildContext) -> bool:
+    """Return whether the linker is lld: the driver's choice, or that of the user."""
+    chosen = [item for item in context.options.link_items if item.startswith(_OTHER_LINKER)]
+    return chosen[-1] in _LLD if chosen else context.llvm.has("ld.lld")
+
+
 def noting_arguments(context: BuildContext) -> tuple[str, ...]:
     """Return how lld is asked to write which files it reads. Not every other linker can."""
-    chosen = [item for item in context.options.link_items if item.startswith(_OTHER_LINKER)]
-    is_lld = context.llvm.has("ld.lld") if not chosen else chosen[-1] in _LLD
-    if not is_lld or not notes_dependencies(context.options):
+    if not uses_lld(context) or not notes_dependencies(context.options):
         return ()
     return (f"-Wl,--dependency-file={_rule(context)}",)
 

@@ -37,8 +37,8 @@ from mlir_offload.offload.link.collision import (
     check_kinds,
     check_launches,
     check_targets,
-    device_linked_twins,
     find_collisions,
+    objects_to_detach,
     objects_to_finish,
     read_stubs,
 )
@@ -73,7 +73,7 @@ def isolate_duplicates(
     Raises VerificationError where an image lost a kernel; SourceError where another file launches a
     kernel that several objects define, or where the device code of an object does not link on its own.
     """
-    detached = _detach_twins(context, contents)
+    detached = _detach(context, contents)
     # Most links have none: nothing more is read then.
     if not find_collisions(contents):
         return DeviceLinkedInputs(detached, tuple(contents))
@@ -98,15 +98,32 @@ def isolate_duplicates(
     )
 
 
-def _detach_twins(context: BuildContext, contents: Sequence[ObjectContents]) -> dict[str, str]:
-    """Return copies of device-linked objects with weak stubs, by the link items that they stand for."""
+def _detach(context: BuildContext, contents: Sequence[ObjectContents]) -> dict[str, str]:
+    """Return copies of device-linked objects that leave others alone, by the link items that they stand for."""
     made = {}
-    for number, item in enumerate(device_linked_twins(contents)):
+    libraries: dict[Path, None] = {}
+    for number, item in enumerate(objects_to_detach(contents)):
+        if item.member:
+            libraries[item.path] = None
+            continue
         copy = context.workspace / _DIRECTORY / f"detached{number}" / f"{item.path.stem}.o"
         context.executor.make_directory(copy.parent)
         context.executor.step(Detach(source=item.path, output=copy))
         made[as_operand(str(item.path))] = str(copy)
+    for number, library in enumerate(libraries):
+        directory = context.workspace / _DIRECTORY / f"library{number}"
+        context.executor.step(Members(source=library, output=directory))
+        copy = _archive(context, directory, library)
+        made |= dict.fromkeys(link_items_of(context.options.link_items, library), str(copy))
     return made
+
+
+def _archive(context: BuildContext, directory: Path, library: Path) -> Path:
+    """Return a copy of a library of the members that are in a directory."""
+    copy = directory / library.name
+    command = archive_command(context.llvm.tool("llvm-ar"), directory, copy)
+    context.executor.tool(command, copy)
+    return copy
 
 
 class _Finish(Struct, frozen=True):
@@ -154,9 +171,7 @@ class _Finish(Struct, frozen=True):
             member = member_file(directory, item.ordinal, item.contents.member)
             tasks.append(partial(self._finish, number, member, member))
         parallel_map(tasks)
-        copy = directory / library.name
-        executor.tool(archive_command(self.context.llvm.tool("llvm-ar"), directory, copy), copy)
-        return copy
+        return _archive(self.context, directory, library)
 
     def _finish(self, number: int, source: Path, output: Path) -> None:
         """Link the device code of one object, and make the result safe to link with the others."""

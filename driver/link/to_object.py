@@ -37,7 +37,12 @@ def link_to_object(
     """
     check_non_rdc(context, prepared.remaining, _OPTION)
     items = [item for item in parse_link_line(line) if item.text not in RELOCATABLE_OPTIONS]
-    apart = [item.text for item in items if item.text in prepared.replaced.values()]
+    done = {item.path for item in prepared.remaining if item.is_device_linked and not item.member}
+    apart = [
+        item.text
+        for item in items
+        if item.text in prepared.replaced.values() or (item.path is not None and item.path in done)
+    ]
     others = [item for item in items if item.text not in apart]
     words = [item.text for item in others]
     if any(item.images for item in prepared.remaining):

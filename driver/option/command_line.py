@@ -44,6 +44,9 @@ from mlir_offload.translate import target_attribute
 _RULE = pattern(r"(-Wno-|-Werror=)([A-Z]{2,4}\d{3})")
 _VERBOSE = frozenset(COMPILER.named("-v").names)
 _MOST_NAMES = 1000
+# ELF, libraries, LLVM bitcode.
+_LINKED_MAGICS = (b"\x7fELF", b"!<arch>\n", b"!<thin>\n", b"BC\xc0\xde")
+_MOST_MAGIC_BYTES = 8
 STANDARD_INPUT = STANDARD_OUTPUT = Path("-")
 # What is written in C++, and needs its library.
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", *GPU_CPP})
@@ -335,8 +338,16 @@ def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]
 
 
 def _is_linked(path: Path) -> bool:
-    """Say whether the file is for the linker; a library may bear a version, as libx.so.1 does."""
-    return path.suffix in LINKED_SUFFIXES or ".so." in path.name
+    """Say whether the file is for the linker; a library may bear a version, as libx.so.1 does.
+
+    A file of another name is if its content says so: clang passes on what it has no name for.
+    """
+    if path.suffix in LINKED_SUFFIXES or ".so." in path.name:
+        return True
+    if path.suffix in _KNOWN_SUFFIXES or not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(_MOST_MAGIC_BYTES).startswith(_LINKED_MAGICS)
 
 
 def _plain(stem: str) -> str:

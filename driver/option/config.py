@@ -68,7 +68,9 @@ def settle(
     arguments: Sequence[str], environment: Mapping[str, str], files: Sequence[ConfigFile]
 ) -> tuple[Origin, ...]:
     """Return each setting and who decides: command line, environment, project's file, user's file."""
-    return tuple(_origin(setting, arguments, environment, files) for setting in SETTINGS)
+    # A link has few options, and perhaps many files.
+    words = [word for word in arguments if word.startswith("-")]
+    return tuple(_origin(setting, words, environment, files) for setting in SETTINGS)
 
 
 def _origin(

@@ -25,6 +25,7 @@ _STATIC = {
 }
 # Options of linkers whose value is a file to write.
 _WRITES = ("Map", "dependency-file", "out-implib", "time-trace")
+_FOLDER_OPTIONS = frozenset({"-L", "--library-path", "-library-path"})
 _PUSH, _POP = "push-state", "pop-state"
 
 
@@ -71,8 +72,21 @@ def forget_link_lines() -> None:
 
 @cache
 def _parsed(link_items: tuple[str, ...], _directory: str) -> tuple[LinkItem, ...]:
-    folders = [Path(item[2:]) for item in link_items if item.startswith("-L")]
-    return tuple(_items(link_items, folders))
+    return tuple(_items(link_items, list(_library_folders(link_items))))
+
+
+def _library_folders(link_items: Sequence[str]) -> Iterator[Path]:
+    """Yield the directories of `-L`, which may be given to the linker as `-Wl,-L,DIRECTORY` too."""
+    before = ""
+    for word in _words(link_items):
+        name = word.removeprefix(_FOR_LINKER)
+        if before in _FOLDER_OPTIONS and word != name:
+            yield Path(name)
+        elif name.startswith("-L") and name != "-L":
+            yield Path(name[2:])
+        elif name.lstrip("-").startswith("library-path="):
+            yield Path(name.partition("=")[2])
+        before = name
 
 
 def linker_outputs(link_items: Sequence[str]) -> Iterator[Path]:

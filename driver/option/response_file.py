@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 from mlir_offload.toolchain.process import Command
 
+_FILE = re.compile(r"(-Wl,)?@(.+)", re.DOTALL)
 # GCC's limit; it also ends the doubling of files that name others twice.
 _MAX_FILES = 2000
 _MAX_BYTES = 1 << 26
@@ -30,11 +32,11 @@ _MAX_ARGUMENT_BYTES = 32 * 4096 - 1
 def expand_arguments(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
     """Return the arguments with the content of each `@FILE` in its place, up to a `--`; and the files.
 
-    Names in a file are relative to the current directory, as for clang. Raises InputOutputError for
+    What `-Wl,@FILE` names is for the linker. Names in a file are relative to the current directory, as for clang. Raises InputOutputError for
     a file that cannot be read, UsageError for one that names itself.
     """
     expanded: list[str] = []
-    open_files = {"": iter(arguments)}
+    open_files: dict[str, Iterator[str]] = {"": iter(arguments)}
     read: list[Path] = []
     while open_files:
         words = open_files[next(reversed(open_files))]
@@ -43,14 +45,20 @@ def expand_arguments(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[P
             open_files.popitem()
         elif word == "--" and len(open_files) == 1:
             expanded += (word, *words)
-        elif word.startswith("@") and word != "@":
-            read.append(Path(word[1:]))
-            place = os.path.realpath(word[1:])
-            _check_nesting(word, is_open=place in open_files, read=len(read))
-            open_files[place] = iter(split_words(_read(word[1:])))
+        elif (found := _FILE.match(word)) is not None:
+            prefix, name = found.groups()
+            read.append(Path(name))
+            place = os.path.realpath(name)
+            _check_nesting(f"@{name}", is_open=place in open_files, read=len(read))
+            inside = split_words(_read(name))
+            open_files[place] = chain(*map(_for_linker, inside)) if prefix else iter(inside)
         else:
             expanded.append(word)
     return tuple(expanded), tuple(read)
+
+
+def _for_linker(word: str) -> tuple[str, ...]:
+    return ("-Xlinker", word) if "," in word else (f"-Wl,{word}",)
 
 
 def _check_nesting(word: str, *, is_open: bool, read: int) -> None:

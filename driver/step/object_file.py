@@ -10,6 +10,7 @@ from mlir_offload.driver.step.step import Keyed, Step, write_text
 from mlir_offload.offload.container.archive import ArchiveMember, iterate_members
 from mlir_offload.offload.link.collision import detach_object
 from mlir_offload.offload.link.dummy_image import render_dummy_image
+from mlir_offload.offload.link.objects import LINKED_SECTION
 from mlir_offload.offload.link.relocatable_adapter import (
     registration_names,
     write_relocatable_linker,
@@ -19,6 +20,7 @@ from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.process import Command
 
 MEMBER_LIST = "members.txt"
+_LINKED = LINKED_SECTION.encode()
 
 
 class DummyImage(Step, frozen=True, kw_only=True, tag="dummy-image"):
@@ -115,13 +117,16 @@ def member_file(directory: Path, ordinal: int, name: str) -> Path:
 
 
 def write_members(library: Path, directory: Path) -> None:
-    """Write every member of a library to a file, and the list of them in their order."""
+    """Write every member of a library to a file, detached, and the list of them in their order."""
     paths = []
     with open_view(library) as view:
         for ordinal, member in enumerate(iterate_members(view)):
             path = member_file(directory, ordinal, member.name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(member_content(member).whole())
+            content = member_content(member).whole()
+            if content.startswith(ELF_MAGIC) and _LINKED in content:
+                content = detach_object(content, location=str(path))
+            path.write_bytes(content)
             paths.append(path)
     write_member_list(paths, directory)
 

@@ -12,6 +12,7 @@ from mlir_offload.offload.host.embed import LOCAL_HANDLE_PREFIX, LOCAL_STUB_PREF
 from mlir_offload.offload.host.mangling import stub_symbol
 from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.kind_format import format_of
+from mlir_offload.offload.link.objects import LINKED_SECTION
 from mlir_offload.toolchain.bitcode import module as bitcode_module
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import SourceError
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.byte_view import ByteView
 
 _PUBLIC_PREFIX = "__device_stub__"
-_LINKED_SECTION = ".llvm.offloading.relocatable"
 # Elf64_Ehdr.e_shoff, Elf64_Shdr.sh_type, Elf64_Sym.st_info.
 _SECTION_TABLE = 40
 _SECTION_BYTES, _SECTION_TYPE = 64, 4
@@ -83,10 +83,11 @@ def find_collisions(objects: Sequence[ObjectContents]) -> tuple[Collision, ...]:
     )
 
 
-def device_linked_twins(objects: Sequence[ObjectContents]) -> tuple[ObjectContents, ...]:
-    """Return the device-linked objects with a kernel of whose name another object has one.
+def objects_to_detach(objects: Sequence[ObjectContents]) -> tuple[ObjectContents, ...]:
+    """Return the device-linked objects and members that a link would mix up with others.
 
-    `clang -r --offload-link` leaves the public stubs of their kernels as they are.
+    `clang -r --offload-link` leaves the public stubs of their kernels as they are, and images for
+    the CPU in a section that the wrapper links again.
     """
     named: dict[tuple[str, str], set[str]] = {}
     for item in objects:
@@ -96,9 +97,14 @@ def device_linked_twins(objects: Sequence[ObjectContents]) -> tuple[ObjectConten
     return tuple(
         item
         for item in objects
-        if item.is_device_linked
-        and not item.member
-        and any(len(named[entry.kind, entry.name]) > 1 for entry in item.entries if entry.is_kernel)
+        if item.is_linked_again
+        or (
+            item.is_device_linked
+            and not item.member
+            and any(
+                len(named[entry.kind, entry.name]) > 1 for entry in item.entries if entry.is_kernel
+            )
+        )
     )
 
 
@@ -216,7 +222,7 @@ def detach_object(data: bytes, *, location: str = "") -> bytes:
     elf = read_elf(memory_view(data, location=location))
     result = bytearray(data)
     (table,) = struct.unpack_from("<Q", data, _SECTION_TABLE)
-    for section in elf.named(_LINKED_SECTION):
+    for section in elf.named(LINKED_SECTION):
         place = table + section.number * _SECTION_BYTES + _SECTION_TYPE
         struct.pack_into("<I", result, place, SectionType.PROGBITS)
     for place, info in _public_stubs(elf):

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mlir_offload.offload.device.code import read_device_code
+from mlir_offload.offload.elf import ELF_MAGIC, read_elf
 from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.kind_format import format_of
 from mlir_offload.offload.link.finding import Finding, listed, raise_findings
 from mlir_offload.offload.link.held_image import HeldImage, all_images, device_arch, loaded_images
 from mlir_offload.offload.link.objects import ObjectContents, read_objects
+from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import all_kinds
 
@@ -69,8 +71,9 @@ def expected_kernels(inputs: Iterable[ObjectContents]) -> ExpectedKernels:
 
 def registered_kernels(item: ObjectContents) -> Iterator[tuple[str, str]]:
     """Return the kind and name of each kernel that the next link, or this file, registers."""
+    kinds = all_kinds() if item.entries else ()
     for entry in item.entries:
-        if entry.is_kernel and not entry.is_device_linked and entry.kind in all_kinds():
+        if entry.is_kernel and not entry.is_device_linked and entry.kind in kinds:
             yield entry.kind, entry.name
 
 
@@ -179,6 +182,22 @@ def check_resolved(linked: Path, *, name: str = "") -> None:
                     msg = f"the kernels for {arch_name(image.arch)} call {what}, which nothing defines"
                     hint = "name the file that defines it, compiled with -fgpu-rdc, or its --device-lib="
                     raise VerificationError(msg, hint=hint, location=name or str(linked))
+
+
+def has_sections(linked: Path) -> bool:
+    """Return whether a linked file tells where its device code is; -z nosectionheader leaves that out."""
+    with open_view(linked) as view:
+        return view.head(len(ELF_MAGIC)) != ELF_MAGIC or bool(read_elf(view).rows)
+
+
+def check_entries(linked: Path, inputs: Iterable[ObjectContents], *, name: str = "") -> None:
+    """Raise VerificationError where a linker that removes unused sections removed entries of kernels."""
+    kept = {(entry.kind, entry.name) for item in read_objects(linked) for entry in item.entries}
+    lost = sorted(kernel for _, kernel in expected_kernels(inputs).kernels - kept)
+    if lost:
+        msg = f"the linker removed the entries that register kernels: {listed(lost)}"
+        hint = "leave out --gc-sections or -z start-stop-gc"
+        raise VerificationError(msg, hint=hint, location=name or str(linked))
 
 
 def check_coverage(linked: Path, inputs: Sequence[ObjectContents], *, name: str = "") -> None:

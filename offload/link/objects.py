@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mlir_offload.offload.host.module_objects import ModuleObject
 
 OFFLOAD_SECTION = ".llvm.offloading"
-_LINKED_SECTION = ".llvm.offloading.relocatable"
+LINKED_SECTION = ".llvm.offloading.relocatable"
 FATBIN_SECTION = ".nv_fatbin"
 HIP_FATBIN_SECTION = ".hip_fatbin"
 _DEVICE_PREFIXES = ("mgpu", "mlir_offload_")
@@ -43,10 +43,10 @@ class ObjectContents(Struct, frozen=True):
     `runtime_symbols` are those that an object leaves to the host runtime, and those of a runtime that
     it embeds; `fatbins` are NVIDIA's,
     which the linker wrapper or nvcc put there, `hip_fatbins` the sections of bundles for AMD GPUs;
-    `linked_images` are those that `clang -r --offload-link` has linked already. A member
-    `is_whole` where the linker takes the library as a whole; `learned` are the rows that it was compiled by,
-    `library_functions` those of MLIR's libraries that it leaves to others. It `is_bitcode` if clang has yet
-    to compile the file.
+    `linked_images` are those that `clang -r --offload-link` has linked already; it `is_linked_again` where
+    the wrapper takes them for images that are not linked yet. A member `is_whole` where the linker takes
+    the library as a whole; `learned` are the rows that it was compiled by, `library_functions` those of
+    MLIR's libraries that it leaves to others. It `is_bitcode` if clang has yet to compile the file.
     """
 
     path: Path
@@ -62,6 +62,7 @@ class ObjectContents(Struct, frozen=True):
     learned: tuple[LearnedRelease, ...] = ()
     library_functions: frozenset[str] = frozenset()
     is_bitcode: bool = False
+    is_linked_again: bool = False
 
     @property
     def location(self) -> str:
@@ -196,7 +197,7 @@ _LOOKED_FOR = tuple(
     f"{name}\0".encode()
     for name in (
         OFFLOAD_SECTION,
-        _LINKED_SECTION,
+        LINKED_SECTION,
         FATBIN_SECTION,
         HIP_FATBIN_SECTION,
         LEARNED_SECTION,
@@ -216,10 +217,15 @@ def _read_object(elf: ElfFile, path: Path, member: str) -> ObjectContents:
         entries=entries,
         runtime_symbols=runtime,
         fatbins=_contents_of(elf, sections, FATBIN_SECTION),
-        linked_images=_images(elf, sections, _LINKED_SECTION),
+        linked_images=_images(elf, sections, LINKED_SECTION),
         hip_fatbins=_contents_of(elf, sections, HIP_FATBIN_SECTION),
         learned=read_learned(elf, str(path)) if _has(sections, LEARNED_SECTION) else (),
         library_functions=library,
+        is_linked_again=elf.is_relocatable
+        and any(
+            section.name == LINKED_SECTION and section.type == SectionType.LLVM_OFFLOADING
+            for section in sections
+        ),
     )
 
 

@@ -167,9 +167,11 @@ def test_objects_are_linked_to_one_object_with_kernels_of_one_name_apart(
     release = f"--for-clang={major}"
     objects = compile_both(release, "-c")
 
-    _run(*mlir_offload, release, "-r", *objects, "-o", tmp_path / "both.o")
-
-    assert _link(mlir_offload, tmp_path, release, tmp_path / "both.o") == "1 2\n"
+    one, both = tmp_path / "one.o", tmp_path / "both.o"
+    _run(*mlir_offload, release, "-r", objects[0], "-o", one)
+    for inputs in (objects, (objects[1], one)):
+        _run(*mlir_offload, release, "-r", *inputs, "-o", both)
+        assert _link(mlir_offload, tmp_path, release, both) == "1 2\n"
 
 
 @pytest.mark.llvm(22)

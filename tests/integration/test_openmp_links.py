@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -73,9 +74,14 @@ def test_clangs_openmp_object_links_and_runs_beside_mlir(
     for source, made in zip(sources, (ours, main), strict=True):
         run_checked(*mlir_offload, release, "--offload-arch=host", "-c", source, "-o", made)
 
-    for inputs in ((theirs, ours), (ours, theirs)):
+    # lld removes the entries of clang's objects unless it is told not to.
+    for inputs in ((theirs, ours), (ours, theirs, "-Wl,--gc-sections")):
         run_checked(*mlir_offload, release, main, *inputs, "-o", app)
         assert run_checked(app, OMP_TARGET_OFFLOAD="mandatory") == "2 8 21\n"
+    line = (*mlir_offload, release, main, *inputs, "-Wl,-z,start-stop-gc", "-o", app)
+    done = subprocess.run([*map(str, line)], capture_output=True, text=True, check=False)
+    assert "the linker removed the entries that register kernels: __omp_offloading" in done.stderr
+    assert "hint: leave out --gc-sections or -z start-stop-gc" in done.stderr
 
 
 @pytest.mark.llvm(22)
@@ -89,6 +95,29 @@ def test_clangs_openmp_object_may_be_in_a_static_library(
     run_checked(*mlir_offload, "--offload-arch=host", main, ours, library, "-o", tmp_path / "app")
 
     assert run_checked(tmp_path / "app", OMP_TARGET_OFFLOAD="mandatory") == "2 8 21\n"
+
+
+@pytest.mark.llvm(22)
+def test_images_that_clang_linked_are_not_linked_again(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    theirs = _openmp_object(tmp_path, 22)
+    linked, library = tmp_path / "linked", tmp_path / "liblinked.a"
+    run_checked("/usr/lib/llvm-22/bin/clang", "-r", "--offload-link", theirs, "-o", linked)
+    run_checked("/usr/lib/llvm-22/bin/llvm-ar", "rcs", library, linked)
+    main, source = written(tmp_path / "main.c", MAIN), written(tmp_path / "k.mlir", TWICE)
+    ours, finished = tmp_path / "k.o", tmp_path / "finished.o"
+    run_checked(*mlir_offload, "--offload-arch=host", "-c", source, "-o", ours)
+    # This one has been taken apart from the wrapper before.
+    run_checked(*mlir_offload, "-r", ours, "-o", finished)
+    run_checked(*mlir_offload, "-r", linked, finished, "-o", tmp_path / "both.o")
+
+    named = (f"-L{tmp_path}", f"-l:{ours.name}")
+    # Without section headers nothing can be verified.
+    both = (tmp_path / "both.o", "-Wl,-z,nosectionheader")
+    for inputs in ((linked, ours), (library, *named), both):
+        run_checked(*mlir_offload, "--offload-arch=host", main, *inputs, "-o", tmp_path / "app")
+        assert run_checked(tmp_path / "app", OMP_TARGET_OFFLOAD="mandatory") == "2 8 21\n"
 
 
 @pytest.mark.parametrize(

@@ -124,8 +124,23 @@ _FORMS = (
 )
 
 
+# Words without a piece.
+_OPTIONS = (
+    "-Wl,--gc-sections",
+    "-fuse-ld=bfd",
+    "-flto",
+    "-Wl,-s",
+    "-Wl,-z,defs",
+    "-Wl,--as-needed",
+)
+_WITH_OPTION = 0.3
+
+
 def random_lines(pieces: Sequence[Piece], count: int, seed: int) -> Iterator[tuple[Word, ...]]:
-    """Yield lines: numbers of pieces in an order, each with the form in which it is named."""
+    """Yield lines: numbers of pieces in an order, each with the form in which it is named.
+
+    Some have an option of the linker too, whose number is 0.
+    """
     source = random.Random(seed)  # noqa: S311 (the same each time)
     numbers = [piece.number for piece in pieces]
     # A line with it lacks code for an architecture, unless all of the line does.
@@ -133,7 +148,10 @@ def random_lines(pieces: Sequence[Piece], count: int, seed: int) -> Iterator[tup
     for _ in range(count):
         known = numbers if source.random() < _MIXED else alike
         chosen = source.sample(known, source.randint(1, min(4, len(known))))
-        yield tuple((number, source.choice(_FORMS)) for number in chosen)
+        words = [(number, source.choice(_FORMS)) for number in chosen]
+        if source.random() < _WITH_OPTION:
+            words.insert(source.randint(0, len(words)), (0, source.choice(_OPTIONS)))
+        yield tuple(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +193,7 @@ class Lines:
         return Outcome(text, theirs, ours, is_refused=bool(done.returncode))
 
     def _main(self, line: Sequence[Word]) -> list[str]:
-        numbers = [number for number, _ in line]
+        numbers = [number for number, _ in line if number]
         declared = "".join(f"void p{number}(int *);\n" for number in numbers)
         body = "".join(f'  x = 0; p{n}(&x); printf("p{n}=%d\\n", x);\n' for n in numbers)
         source = self.folder / "main.c"

@@ -13,6 +13,7 @@ from mlir_offload.offload.link.coverage import (
     ExpectedKernels,
     KernelImage,
     check_coverage,
+    check_entries,
     expected_kernels,
     uncovered_kernels,
     unregistered_kernels,
@@ -71,6 +72,14 @@ def linked(monkeypatch: pytest.MonkeyPatch) -> Held:
 def test_a_link_that_holds_all_is_accepted(linked: Held) -> None:
     linked["cuda", "sm_90"] = {"k"}
     check_coverage(Path("a.out"), [contents("a.o", ("k",), (bitcode("sm_90"),))])
+
+
+def test_an_entry_that_the_linker_removed_is_reported(linked: Held) -> None:
+    linked["cuda", "sm_90"] = {"k", "l"}
+    inputs = [contents("a.o", ("k",)), contents("b.a", ("m",), member="b.o")]
+    check_entries(Path("a.out"), inputs)
+    with pytest.raises(VerificationError, match="removed the entries that register kernels: l"):
+        check_entries(Path("a.out"), [*inputs, contents("b.o", ("l",))])
 
 
 def test_every_object_that_was_compiled_for_too_few_archs_is_reported(linked: Held) -> None:

@@ -43,6 +43,7 @@ EXECUTED = {
     "libclang-rt-": "test_the_package_that_the_hint_names_has_the_library",
     "compile the file that defines it again": "test_an_image_is_packaged_and_takes_its_arguments_as",
     "llvm.emit_c_interface": "test_a_function_that_a_library_has_only_for_the_c_interface_is_said_to_be_there",
+    "leave out --gc-sections": "test_clangs_openmp_object_links_and_runs_beside_mlir",
     "--icf=safe": "test_stubs_that_the_linker_folded_are_an_error",
     "name its folder with -L": "test_a_library_is_found_by_what_objects_leave_undefined",
 }

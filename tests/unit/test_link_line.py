@@ -33,6 +33,12 @@ def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             ["l/libboth.a", "l/libboth.so"],
         ),
         (["-Lm", "-l:odd.a"], ["m/odd.a"]),
+        (["-Wl,-Lm", "-lk"], ["m/libk.a"]),
+        (["-lk", "-Wl,-L,m,--no-undefined"], ["m/libk.a"]),
+        (
+            ["-Wl,--library-path=m", "-lk", "-Wl,-library-path,l", "-lboth"],
+            ["m/libk.a", "m/libboth.a"],
+        ),
         (["-Wl,-u,k,a.o,-rpath,l"], ["a.o"]),
         (["-lm", "-Lm", "-lnone"], []),
     ],

@@ -56,6 +56,16 @@ def test_clang_reads_the_same_words(tmp_path: Path) -> None:
     assert re.findall(r"no such file or directory: '(.*)'", result.stderr) == files
 
 
+def test_files_for_the_linker_are_expanded_to_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r").write_text("a.o --defsym=a,b @s")
+    (tmp_path / "s").write_text("'b c.o'")
+    words = ("-Wl,a.o", "-Xlinker", "--defsym=a,b", "-Wl,b c.o", "-c")
+    assert expand_arguments(["-Wl,@r", "-c"]) == (words, (Path("r"), Path("s")))
+
+
 def test_files_are_expanded_in_place_and_in_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
