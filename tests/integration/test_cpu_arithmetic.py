@@ -99,6 +99,12 @@ INTEGERS = {"i": (32, True), "ui": (32, False), "ll": (64, True), "ull": (64, Fa
 TO_INTEGER = [f"{a}2{b}.{r}" for a, b, r in product("fd", INTEGERS, ROUNDINGS)] + ["f2i.rp.ftz"]
 FROM_INTEGER = [f"{a}2{b}.{r}" for a, b, r in product(INTEGERS, "fd", ROUNDINGS)]
 NARROWING = [f"d2f.{r}{flush}" for r, flush in product(ROUNDINGS, ("", ".ftz"))]
+TOWARD: dict[str, Callable[[float], int]] = {
+    "rn": lambda value: round(value),  # noqa: PLW0108 (round itself has several types)
+    "rz": math.trunc,
+    "rm": math.floor,
+    "rp": math.ceil,
+}
 TINY, LARGE = 2.0**-149, (2 - 2.0**-23) * 2.0**127
 FLOATS = (
     0.0,
@@ -207,12 +213,7 @@ def test_integers_are_limited_and_nan_has_the_number_of_ptx(
     source, target, mode = re.findall(r"^(\w)2(\w+)\.(\w\w)", name)[0]
     bits, is_signed = INTEGERS[target]
     least, largest = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
-    toward: Callable[[float], int] = {
-        "rn": round,
-        "rz": math.trunc,
-        "rm": math.floor,
-        "rp": math.ceil,
-    }[mode]
+    toward = TOWARD[mode]
     for value in (*FLOATS, 0.5, 1.5, 2.5, -0.5, 3e9, -3e9, 1e19, -1e19):
         given = FORMATS[source].rounded(Fraction(value), "rz", value)
         number = F32.flushed(given) if "ftz" in name else given
