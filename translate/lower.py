@@ -22,6 +22,302 @@ from mlir_offload.translate import (
     narrow_address,
     narrow_cast,
 )
+from mlir_offload.translate.input_pipeline import (
+    InputPipeline,
+    has_tensors,
+    load_pipeline,
+    needed_scripts,
+    render_pipeline,
+)
+from mlir_offload.translate.kernel_parameter import WIDE
+from mlir_offload.translate.kind_lowering import (
+    CALLED_OPERATIONS,
+    LOWERINGS,
+    Contraction,
+    DeviceLowering,
+)
+from mlir_offload.translate.mlir.module import Locations, Module, parse_module
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import Attribute, quoted
+from mlir_offload.translate.pipelines import load_call_options, load_printing, load_recipe
+
+if TYPE_CHECKING:
+    from mlir_offload.translate.gpu_module import GpuModule
+
+_MODULE_BEGIN, _MODULE_END = '"builtin.module"(', "})"
+# Else the locations of what is added would name a file of the workspace.
+_HEAD, _TAIL = '"builtin.module"() ({', "}) : () -> () loc(unknown)"
+_DEVICES = '"gpu.module"() <{sym_name = "devices"}> ({'
+_RESOURCES = "{-#"
+_MARK = "; ModuleID = "
+# What mlir-translate takes for the border of two inputs.
+_BORDER = "\n// -----\n"
+_NVGPU, _MATRIX = b"nvgpu", b"mma_matrix"
+# For the host as for NVIDIA: the dialect is there where another pipeline has lowered the program.
+_LOWERED = {
+    NVPTX_TRIPLE: ("llvm", "nvvm"),
+    AMDGPU_TRIPLE: ("llvm", "rocdl"),
+    SPIRV_TRIPLE: ("llvm",),
+}
+_PLACES = {
+    NVPTX_TRIPLE: "a kernel",
+    AMDGPU_TRIPLE: "a kernel for AMD GPUs",
+    SPIRV_TRIPLE: "a kernel for spirv64",
+}
+_PIPELINE = "--pass-pipeline="
+_CAST = "builtin.unrealized_conversion_cast"
+_EXTERNAL, _INTERNAL = (f"#llvm.linkage<{name}>" for name in ("external", "internal"))
+_DEFAULT_VISIBILITY = "0 : i64"
+_TRIPLE = "llvm.target_triple"
+_ADDRESS, _NARROW_INDEX = "llvm.getelementptr", ", i32) -> !llvm.ptr"
+
+
+def join_program(host: str, devices: Sequence[str]) -> str | None:
+    """Return one text of a host text and of device modules; None where they cannot be joined.
+
+    Resources and aliases stand outside of all modules: they cannot be joined where they disagree.
+    """
+    parts = [_lines(text) for text in (host, *devices)]
+    if any(_RESOURCES in tail for _, _, tail in parts) or not _agree(parts):
+        return None
+    head, tail = ([line for part in parts for line in part[side]] for side in (0, 2))
+    (_, first, _), *others = parts
+    body = (line for _, module, _ in others for line in module)
+    program = (_HEAD, *first, _DEVICES, *body, _TAIL, _TAIL)
+    return "\n".join((*dict.fromkeys(head), *program, *dict.fromkeys(tail), ""))
+
+
+_Part = tuple[list[str], list[str], list[str]]
+
+
+def _lines(text: str) -> _Part:
+    """Return the lines before a module, of it, and behind it."""
+    lines = [line for line in text.split("\n") if line]
+    begin = next(i for i, line in enumerate(lines) if line.startswith(_MODULE_BEGIN))
+    end = next(i for i in range(begin, len(lines)) if lines[i].startswith(_MODULE_END))
+    return lines[:begin], lines[begin : end + 1], lines[end + 1 :]
+
+
+def _agree(parts: Sequence[_Part]) -> bool:
+    """Say whether an alias is the same in all parts."""
+    lines = {line for head, _, tail in parts for line in (*head, *tail)}
+    return len(lines) == len({line.partition(" = ")[0] for line in lines})
+
+
+def joint_pipeline(host: str, device: str) -> str:
+    """Return the pipeline for a joined program, of those for the host text and for a device module."""
+    return f"builtin.module({host},gpu.module({device}))"
+
+
+def separate_program(text: str) -> tuple[Module, tuple[Module, ...]]:
+    """Return the host module and the device modules of a joined program that mlir-opt has lowered.
+
+    Raises ToolFailedError for another text.
+    """
+    whole = parse_module(text)
+    found = {operation.name: operation for operation in whole.operations}
+    if found.keys() != {"builtin.module", "gpu.module"}:
+        msg = f"mlir-opt made of a joined program: {', '.join(found) or 'nothing'}"
+        raise ToolFailedError(
+            msg, hint="report this with the input and the output of 'mlir-opt --version'"
+        )
+    devices = (op for op in found["gpu.module"].operations if op.name == "builtin.module")
+    host, *others = (
+        Module(whole.head, operation, whole.tail)
+        for operation in (found["builtin.module"], *devices)
+    )
+    return host, tuple(others)
+
+
+def bordered(texts: Sequence[str]) -> str:
+    """Return modules as mlir-translate takes several of them, with --split-input-file."""
+    return _BORDER.join(texts)
+
+
+def ir_modules(text: str) -> list[str]:
+    """Return the modules of LLVM IR that mlir-translate wrote one behind the other."""
+    # A string has its line ends escaped: no line of another meaning begins so.
+    _, *modules = f"\n{text}".split(f"\n{_MARK}")
+    return [f"{_MARK}{module.rstrip()}\n" for module in modules]
+
+
+def normalize_command(
+    llvm: LlvmToolchain,
+    source: Path,
+    output: Path,
+    *,
+    content: bytes = b"",
+    pipeline: InputPipeline | None = None,
+) -> Command:
+    """Return the call that brings a source, text or bytecode, to generic text with outlined kernels.
+
+    `content` is that of the source: passes for what does not occur in it are left out.
+    """
+    major, chosen = llvm.version.major, pipeline or InputPipeline()
+    uses_nvgpu = _NVGPU in content and _MATRIX not in content
+    common = load_recipe(major).common_passes(uses_nvgpu=uses_nvgpu)
+    named = load_pipeline(chosen.base, major)
+    passes = render_pipeline(
+        chosen,
+        named,
+        common,
+        has_tensors=has_tensors(content),
+        scripts=needed_scripts(content, chosen.base, major),
+    )
+    return _mlir_opt(
+        llvm, passes, source, output, plugins=chosen.plugins, arguments=chosen.arguments
+    )
+
+
+_PLAIN = DeviceLowering()
+
+
+def device_pipeline_command(  # noqa: PLR0913 (what decides the passes)
+    llvm: LlvmToolchain,
+    source: Path,
+    output: Path,
+    *,
+    module: GpuModule,
+    lowering: DeviceLowering = _PLAIN,
+    debug: bool = False,
+    index_bits: int = WIDE,
+) -> Command:
+    """Return the call that lowers the text of a device module to the LLVM dialect and a GPU's own."""
+    recipe, needs = load_recipe(llvm.version.major), module.needs
+    if lowering.chip:
+        pipeline = recipe.amdgpu_pipeline(
+            needs=needs, chip=lowering.chip, debug=debug, index_bits=index_bits
+        )
+    else:
+        pipeline = recipe.device_pipeline(
+            needs=needs,
+            redux=lowering.redux,
+            debug=debug,
+            has_bf16=not lowering.spirv,
+            index_bits=index_bits,
+        )
+    return _mlir_opt(llvm, pipeline, source, output)
+
+
+def host_pipeline_command(
+    llvm: LlvmToolchain,
+    source: Path,
+    output: Path,
+    *,
+    uses_async: bool = False,
+    debug: bool = False,
+) -> Command:
+    """Return the call that lowers the host text to the LLVM dialect."""
+    recipe = load_recipe(llvm.version.major)
+    pipeline = recipe.host_pipeline(uses_async=uses_async, debug=debug)
+    return _mlir_opt(llvm, pipeline, source, output)
+
+
+def joint_pipeline_command(
+    llvm: LlvmToolchain, source: Path, output: Path, *, host: str, device: str
+) -> Command:
+    """Return the call that lowers a joined program, by the pipelines for its parts alone."""
+    return _mlir_opt(llvm, joint_pipeline(host, device), source, output)
+
+
+def pipeline_of(command: Command) -> str:
+    """Return the passes of a call of mlir-opt."""
+    return next(word.removeprefix(_PIPELINE) for word in command.argv if word.startswith(_PIPELINE))
+
+
+def translate_command(
+    llvm: LlvmToolchain, source: Path, output: Path, *, is_joint: bool = False
+) -> Command:
+    """Return the call that writes LLVM IR text from the LLVM dialect, of each part if it `is_joint`."""
+    parts = ("--split-input-file",) if is_joint else ()
+    options = (*load_call_options(), "--mlir-to-llvmir", *parts)
+    translate = str(llvm.tool("mlir-translate"))
+    return Command((translate, *options, as_operand(str(source)), "-o", str(output)))
+
+
+def _mlir_opt(
+    llvm: LlvmToolchain,
+    pipeline: str,
+    source: Path,
+    output: Path,
+    plugins: Sequence[Path] = (),
+    arguments: Sequence[str] = (),
+) -> Command:
+    loaded = (
+        f"--load-{what}-plugin={plugin}" for plugin in plugins for what in ("dialect", "pass")
+    )
+    options = (
+        *load_call_options(),
+        *loaded,
+        *arguments,
+        *load_printing(),
+        f"{_PIPELINE}{pipeline}",
+    )
+    return Command(
+        (str(llvm.tool("mlir-opt")), *options, as_operand(str(source)), "-o", str(output))
+    )
+
+
+def unwrap_device(
+    text: str,
+    triple: str,
+    *,
+    keeps_functions: bool = False,
+    contraction: Contraction = Contraction.ON,
+    marks_barriers: bool = False,
+) -> str:
+    """Return the lowered device module as a top-level module that mlir-translate takes.
+
+    Only kernels keep external linkage, so that helper functions of equal names in two modules link;
+    with `keeps_functions` public ones do too, for other files to call. `contraction` says where products
+    and sums may be fused; with `marks_barriers` functions carry the places of their barriers.
+    (`mlir-translate --no-implicit-module` on a lone gpu.module crashes LLVM 19 and 22 where an
+    operation's verifier asks for the data layout.) Raises SourceError for operations left over.
+    """
+    module = parse_module(text)
+    return unwrapped(
+        module,
+        triple,
+        keeps_functions=keeps_functions,
+        contraction=contraction,
+        marks_barriers=marks_barriers,
+    )
+
+
+def unwrapped(
+    module: Module,
+    triple: str,
+    *,
+    keeps_functions: bool = False,
+    contraction: Contraction = Contraction.ON,
+    marks_barriers: bool = False,
+) -> str:
+    """Return what `unwrap_device` does of a module that is read already."""
+    locations = Locations(module.aliases)
+    device = next((op for op in module.operations if op.name == "gpu.module"), None)
+    if device is None:
+        msg = "mlir-opt left no gpu.module in the lowered device module"
+        raise ToolFailedError(
+            msg, hint="report this with the input and the output of 'mlir-opt --version'"
+        )
+    # Passes add declarations (of __assertfail, for one) next to the gpu.module or inside of it.
+    others = [op for op in module.operations if op is not device]
+    body = [op for op in (*others, *device.operations) if op.name != "gpu.module_end"]
+    if _left_in(body, triple):
+        narrow_cast.resolve_casts(body)
+        check_lowered(body, locations, place=_PLACES[triple], triple=triple)
+    for operation in body:
+        if not (keeps_functions and _is_public(operation)):
+            _internalize(operation)
+    if contraction is not Contraction.ON:
+        # Most calls load nothing for this.
+        fast_math.set_contraction(body, contraction)
+    if marks_barriers:
+        barrier_place.mark_barriers(body, locations)
+    if triple == AMDGPU_TRIPLE:
+        narrow_cast.widen_dimensions(body)
+    if _has_narrow_indices(body):
+        narrow_address.split_addresses(body)
     if triple == NVPTX_TRIPLE:
         # mlir-translate 22 would verify for others that no alloca lies where memref.alloca puts it.
         signature = module.operation.signature

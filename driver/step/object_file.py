@@ -8,6 +8,7 @@ from pathlib import Path
 from mlir_offload.driver.option.link_line import parse_link_line
 from mlir_offload.driver.step.step import Keyed, Step, write_text
 from mlir_offload.offload.container.archive import ArchiveMember, iterate_members
+from mlir_offload.offload.elf import ELF_MAGIC
 from mlir_offload.offload.link.collision import detach_object
 from mlir_offload.offload.link.dummy_image import render_dummy_image
 from mlir_offload.offload.link.objects import LINKED_SECTION
