@@ -74,7 +74,7 @@ def image(directory: Path, name: str, *flags: str) -> Path:
     """Return kernels for the CPU, the code that runs them compiled with these flags."""
     output = directory / name
     sources = (HERE / "threads_kernels.c", INCLUDE / "cpu_device.c")
-    command(CLANG, *WATCHED, *IN_ORDER, *flags, "-shared", *sources, "-o", output)
+    command(CLANG, *WATCHED, *IN_ORDER, *flags, "-shared", *sources, "-lm", "-o", output)
     return output
 
 
