@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from mlir_offload.translate.cpu.asynchronous import asm_call
 from mlir_offload.translate.cpu.assemble import kept_functions
+from mlir_offload.translate.cpu.asynchronous import asm_call
 from mlir_offload.translate.cpu.bfloat import bfloat_support
 from mlir_offload.translate.cpu.intrinsics import find_replacement
 
@@ -147,7 +147,7 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., int | float]
     rounding = bfloat_support(["bfloat"])
     lines = (*texts.values(), *rounding.values(), *kept_functions(rounding))
     source.write_text("\n".join(lines))
-    options = ("-w", "-O2", "-march=x86-64-v3", "-shared", "-fPIC", "-lm")
+    options = ("-w", "-O2", "-march=x86-64", "-shared", "-fPIC", "-lm")
     subprocess.run([CLANG, source, *options, "-o", library], check=True)
     loaded = ctypes.CDLL(str(library))
     functions = {}
