@@ -235,7 +235,7 @@ def _make_dummy_image(
 def _objects_by_name(
     context: BuildContext, contents: Sequence[ObjectContents], replaced: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what stands for objects that `-l:NAME` finds: the wrapper would link their host code for the CPU."""
+    """Return the replacements of objects that `-l:NAME` finds: the wrapper would link their host code for the CPU."""
     objects = {item.path for item in contents if item.is_relocatable and not item.member}
     items = parse_link_line(context.options.link_items)
     named = {item.text: item.path for item in items if item.text.startswith("-l:")}

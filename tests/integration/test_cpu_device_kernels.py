@@ -655,7 +655,7 @@ def test_functions_of_libm_are_called_for_several_threads(
     image = build.image(source, f"math.{march}", 2, march)
     listed = Command((str(build.llvm.prefix / "bin" / "llvm-nm"), "-u", "-j", str(image)))
     undefined = run_checked(ProcessRunner(), listed).stdout.split()
-    # A library with nothing but the name that every libmvec has stands for one of glibc before 2.35.
+    # The image is linked as with a glibc before 2.35: the name that every libmvec has is defined, nothing else.
     options = () if has_vectors else ("-Wl,--defsym=_ZGVbN4v_expf=0",)
     program = Program(build.load(image, options=options), symbols, {})
     libm = ctypes.CDLL("libm.so.6")
