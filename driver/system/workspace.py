@@ -8,6 +8,7 @@ machine that made them: what another machine left where both see it is for that 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -277,10 +278,7 @@ def publish(made: Path, output: Path) -> None:
             os.utime(temporary.descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
             temporary.path.replace(output)
     except OSError as error:
-        msg = f"cannot write {output}: {error.strerror}"
-        raise InputOutputError(
-            msg, hint="free some space, or choose another place with -o"
-        ) from error
+        raise _unwritten(output, error) from error
 
 
 def keep_mode(made: Path, output: Path) -> None:
@@ -316,9 +314,16 @@ def open_output(output: Path) -> Iterator[int]:
         with _renamed(output) if is_file else _opened(output) as descriptor:
             yield descriptor
     except OSError as error:
-        msg = f"cannot write {output}: {error.strerror}"
-        hint = "free some space, or choose another place with -o"
-        raise InputOutputError(msg, hint=hint) from error
+        raise _unwritten(output, error) from error
+
+
+def _unwritten(output: Path, error: OSError) -> InputOutputError:
+    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    hint = "free some space, or choose another place with -o"
+    return InputOutputError(
+        f"cannot write {output}: {error.strerror}",
+        hint=hint if is_full else "choose another place with -o",
+    )
 
 
 @contextlib.contextmanager
@@ -342,8 +347,7 @@ def _copy_into(made: Path, output: Path) -> None:
     try:
         output.write_bytes(made.read_bytes())
     except OSError as error:
-        msg = f"cannot write {output}: {error.strerror}"
-        raise InputOutputError(msg, hint="choose another place with -o") from error
+        raise _unwritten(output, error) from error
 
 
 def user_cache(environment: Mapping[str, str]) -> Path:

@@ -101,8 +101,17 @@ def test_a_device_takes_the_bytes_and_stays_a_device(tmp_path: Path) -> None:
     made.write_text("new")
     publish(made, Path(os.devnull))
     assert Path(os.devnull).is_char_device()
-    with pytest.raises(InputOutputError, match="No space left on device"):
+    with pytest.raises(InputOutputError, match="No space left on device") as error:
         publish(made, Path("/dev/full"))
+    assert "free some space" in error.value.hint
+
+
+def test_only_a_full_disk_asks_for_space(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    made.write_text("new")
+    with pytest.raises(InputOutputError, match="No such file") as error:
+        publish(made, Path("/proc/output"))
+    assert error.value.hint == "choose another place with -o"
 
 
 @pytest.mark.parametrize(
