@@ -155,6 +155,9 @@ def project_file(directory: Path) -> Path | None:
         if path.is_file():
             _check_owner(path)
             return path
+        if os.path.lexists(path):
+            msg = f"{path} is not a regular file"
+            raise InputOutputError(msg, hint="remove it, or give --no-config")
         if (folder / ".git").exists():
             return None
     return None

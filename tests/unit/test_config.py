@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 
@@ -147,6 +148,20 @@ def test_a_named_file_must_be_there(home: Path) -> None:
 def test_a_search_does_not_leave_the_checkout(home: Path) -> None:
     (home / "project" / "sub" / ".git").mkdir()
     assert settled(home, "k.o") == ("-O1", "-j1", "k.o")
+
+
+@pytest.mark.parametrize("way", ["directory", "pipe", "loop"])
+def test_what_is_no_file_under_its_name_is_an_error(tmp_path: Path, way: str) -> None:
+    place = tmp_path / PROJECT_FILE
+    if way == "directory":
+        place.mkdir()
+    elif way == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to(place.name)
+    with pytest.raises(InputOutputError, match="is not a regular file"):
+        find_files((), {}, tmp_path)
+    assert find_files(("--no-config",), {}, tmp_path) == ()
 
 
 def test_a_file_of_another_user_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
