@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from mlir_offload.translate.cpu.assemble import kept_functions
 from mlir_offload.translate.cpu.asynchronous import asm_call
 from mlir_offload.translate.cpu.bfloat import bfloat_support
 from mlir_offload.translate.cpu.intrinsics import find_replacement
@@ -143,7 +144,9 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., int | float]
         signatures[name] = (f"f{number}", CTYPES.get(result, Pair), types)
     folder = tmp_path_factory.mktemp("arithmetic")
     source, library = folder / "a.ll", folder / "a.so"
-    source.write_text("\n".join((*texts.values(), *bfloat_support(["bfloat"]))))
+    support = bfloat_support(["bfloat"])
+    lines = (*texts.values(), *support.values(), *kept_functions(support))
+    source.write_text("\n".join(lines))
     options = ("-w", "-O2", "-march=x86-64-v3", "-shared", "-fPIC", "-lm")
     subprocess.run([CLANG, source, *options, "-o", library], check=True)
     loaded = ctypes.CDLL(str(library))
@@ -263,8 +266,11 @@ def test_products_and_sums_of_16_bits_are_rounded_once(call: Callable[..., int],
         exponent = chosen.randrange(-6, 6) if chosen.randrange(4) else form.least + 2
         return chosen.choice((-1.0, 1.0)) * digits * 2.0**exponent
 
-    for _ in range(3000):
-        a, b, c = (form.rounded(Fraction(number()), "rz") for _ in range(3))
+    # Products in the middle of two numbers, and sums that f32 or f64 would round to them.
+    factor, rest = (87.0, 2.0**-100) if form is BF16 else (683.0, 2.0**-24)
+    operands = [[3.0, factor, rest], [3.0, factor, -rest]]
+    operands += [[form.rounded(Fraction(number()), "rz") for _ in "abc"] for _ in range(3000)]
+    for a, b, c in operands:
         wanted = form.rounded(Fraction(a) * Fraction(b) + Fraction(c), "rn")
         if ".sat" in name:
             wanted = min(max(wanted, 0.0), 1.0)

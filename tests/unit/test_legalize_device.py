@@ -55,6 +55,20 @@ def test_mathematics_of_the_llvm_dialect_is_that_of_math(operation: str, made: s
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        ("f16", '"llvm.intr.fma"(%0, %0, %0) <{fastmathFlags = #llvm.fastmath<contract>}>'),
+        ("vector<4xf16>", '"llvm.intr.fma"('),
+        ("f32", '"math.fma"('),
+    ],
+)
+def test_products_and_sums_of_f16_are_not_those_of_f32_rounded_again(kind: str, made: str) -> None:
+    line = f'    %1 = "math.fma"(%0, %0, %0) <{{fastmath = #arith.fastmath<contract>}}> : ({kind}, {kind}, {kind}) -> {kind} loc(#loc1)'
+
+    assert f" = {made}" in expand(line)[1]
+
+
 @pytest.mark.parametrize(("size", "fits"), [(64, True), (32, False)])
 def test_imported_code_is_for_wavefronts_of_one_size(size: int, *, fits: bool) -> None:
     features = '#llvm.target_features<["+dpp", "+wavefrontsize64"]>'
