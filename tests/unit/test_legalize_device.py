@@ -60,6 +60,8 @@ def test_mathematics_of_the_llvm_dialect_is_that_of_math(operation: str, made: s
     [
         ("f16", '"llvm.intr.fma"(%0, %0, %0) <{fastmathFlags = #llvm.fastmath<contract>}>'),
         ("vector<4xf16>", '"llvm.intr.fma"('),
+        ("vector<2x3xf16>", '"vector.shape_cast"(%0) : (vector<2x3xf16>) -> vector<6xf16>'),
+        ("vector<2x[3]xf16>", '"math.fma"('),
         ("f32", '"math.fma"('),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
@@ -40,12 +42,20 @@ def fused(rewriter: DeviceRewriter, operation: Operation) -> None:
     """
     (kind,) = operation.result_types
     vector = parse_shaped(kind, "vector")
-    if (vector.element if vector and len(vector.sizes) == 1 else kind) != _HALF:
+    count = prod(size or 0 for size in vector.sizes) if vector else 1
+    if (vector.element if vector else kind) != _HALF or count == 0:
         rewriter.insert(operation)
         return
+    operands, flat = operation.operands, kind
+    if vector and len(vector.sizes) != 1:
+        flat = f"vector<{count}x{_HALF}>"
+        casts = (rewriter.value("vector.shape_cast", (value,), flat) for value in operands)
+        operands = tuple(casts)
     flags = operation.properties.get("fastmath")
     properties = {"fastmathFlags": str(flags).replace("#arith.", "#llvm.")} if flags else {}
-    made = rewriter.value("llvm.intr.fma", operation.operands, kind, properties)
+    made = rewriter.value("llvm.intr.fma", operands, flat, properties)
+    if flat != kind:
+        made = rewriter.value("vector.shape_cast", (made,), kind)
     rewriter.replace(operation, (made,))
 
 
