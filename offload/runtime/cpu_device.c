@@ -802,15 +802,6 @@ uint64_t mo_cpu_warp(mo_thread_context *context, uint32_t site, uint32_t operati
   return fiber->result;
 }
 
-uint32_t mo_cpu_active_mask(mo_thread_context *context) {
-  mo_fibers *fibers = context->block->fibers;
-  const mo_fiber *warp = warp_of(fibers, context->linear);
-  uint32_t lanes = lanes_of(warp, fibers, context->block->thread_count), active = 0;
-  for (uint32_t lane = 0; lane < lanes; ++lane)
-    if (warp[lane].status != DONE) active |= 1u << lane;
-  return active;
-}
-
 /* All blocks of a cluster need not run at the same time: kernels that wait for each other are rejected. */
 uint32_t mo_cpu_cluster(const mo_thread_context *context, uint32_t what, uint32_t axis) {
   static const uint32_t one[3] = {1, 1, 1};

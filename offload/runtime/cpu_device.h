@@ -119,7 +119,6 @@ void mo_cpu_collective(uint32_t operation, uint32_t active, const uint32_t *mask
 /* Fails: some threads of the block wait at a barrier that others do not reach, which wait at another
  * one. NULL: where is not known, or they have left the kernel. */
 _Noreturn void mo_cpu_disagree(const mo_thread_context *context, const char *at, const char *others);
-uint32_t mo_cpu_active_mask(mo_thread_context *context);
 uint32_t mo_cpu_cluster(const mo_thread_context *context, uint32_t what, uint32_t axis);
 uint64_t mo_cpu_nanoseconds(void);
 int32_t mo_cpu_vprintf(const char *format, const char *arguments);

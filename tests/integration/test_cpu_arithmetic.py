@@ -266,8 +266,11 @@ def test_products_and_sums_of_16_bits_are_rounded_once(call: Callable[..., int],
         exponent = chosen.randrange(-6, 6) if chosen.randrange(4) else form.least + 2
         return chosen.choice((-1.0, 1.0)) * digits * 2.0**exponent
 
-    for _ in range(3000):
-        a, b, c = (form.rounded(Fraction(number()), "rz") for _ in range(3))
+    # Products in the middle of two numbers, and sums that f32 or f64 would round to them.
+    factor, rest = (87.0, 2.0**-100) if form is BF16 else (683.0, 2.0**-24)
+    operands = [[3.0, factor, rest], [3.0, factor, -rest]]
+    operands += [[form.rounded(Fraction(number()), "rz") for _ in "abc"] for _ in range(3000)]
+    for a, b, c in operands:
         wanted = form.rounded(Fraction(a) * Fraction(b) + Fraction(c), "rn")
         if ".sat" in name:
             wanted = min(max(wanted, 0.0), 1.0)

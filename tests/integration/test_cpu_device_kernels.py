@@ -263,7 +263,7 @@ def program(
 def test_only_kernels_with_subgroup_operations_need_fibers(split: Program) -> None:
     fibers = {name for name, mode in split.modes.items() if mode is KernelMode.FIBERS}
     regions = {name for name, mode in split.modes.items() if mode is KernelMode.REGIONS}
-    assert fibers == {"total", "divergent"}
+    assert fibers == {"total", "divergent", "active"}
     assert regions == {"scan", "settle", "nested", "flip"}
 
 
@@ -424,6 +424,22 @@ def test_shuffles_on_both_sides_of_a_branch(program: Program) -> None:
             assert (data[i], valid[i]) == (i ^ 2, 1)
         else:
             assert (data[i], valid[i]) == ((i + 2, 1) if lane + 2 < 32 else (i, 0))
+
+
+def test_active_lanes_are_those_at_the_same_call(program: Program, strips: Program) -> None:
+    assert strips.modes["active"] is KernelMode.STRIPS
+    masks = (ctypes.c_uint32 * 120)()
+    program.launch("active", (1, 1, 1), (40, 1, 1), [masks])
+    for thread in range(40):
+        lanes = range(8 if thread >= 32 else 32)
+        groups = (
+            lanes,
+            [n for n in lanes if (n ^ thread) % 2 == 0],
+            range(20) if thread < 20 else (),
+        )
+        assert masks[3 * thread : 3 * thread + 3] == [
+            sum(1 << n for n in group) for group in groups
+        ]
 
 
 def test_atomics_lose_no_update_between_threads(program: Program) -> None:

@@ -54,7 +54,7 @@ def test_unranked_memrefs_are_two_parameters_that_nothing_is_known_of() -> None:
     ("kind", "size"),
     [
         ("i1", 1), ("i8", 1), ("i24", 4), ("i64", 8), ("index", 8), ("bf16", 2), ("f16", 2), ("f64", 8), ("f8E4M3FN", 1),
-        ("complex<f32>", 8), ("vector<4xf32>", 16), ("vector<3xf32>", 16), ("vector<2x3xf32>", 32), ("!llvm.ptr", 0),
+        ("complex<f32>", 8), ("vector<4xf32>", 16), ("vector<3xf32>", 16), ("vector<2x3xf32>", 32), ("vector<f32>", 4), ("!llvm.ptr", 0),
     ],
 )  # fmt: skip
 def test_elements_are_as_far_apart_as_in_memory(kind: str, size: int) -> None:

@@ -55,17 +55,47 @@ def test_mathematics_of_the_llvm_dialect_is_that_of_math(operation: str, made: s
     )
 
 
-@pytest.mark.parametrize(("size", "fits"), [(64, True), (32, False)])
-def test_imported_code_is_for_wavefronts_of_one_size(size: int, *, fits: bool) -> None:
-    features = '#llvm.target_features<["+dpp", "+wavefrontsize64"]>'
-    text = f'"gpu.module"() <{{sym_name = "m"}}> ({{\n  "llvm.func"() <{{sym_name = "k", target_features = {features}}}> ({{\n  }}) : () -> ()\n}}) : () -> ()'
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        ("f16", '"llvm.intr.fma"(%0, %0, %0) <{fastmathFlags = #llvm.fastmath<contract>}>'),
+        ("vector<4xf16>", '"llvm.intr.fma"('),
+        ("vector<2x3xf16>", '"vector.shape_cast"(%0) : (vector<2x3xf16>) -> vector<6xf16>'),
+        ("vector<2x[3]xf16>", '"math.fma"('),
+        ("f32", '"math.fma"('),
+    ],
+)
+def test_products_and_sums_of_f16_are_not_those_of_f32_rounded_again(kind: str, made: str) -> None:
+    line = f'    %1 = "math.fma"(%0, %0, %0) <{{fastmath = #arith.fastmath<contract>}}> : ({kind}, {kind}, {kind}) -> {kind} loc(#loc1)'
+
+    assert f" = {made}" in expand(line)[1]
+
+
+@pytest.mark.parametrize(
+    ("operation", "fitting"),
+    [
+        (
+            'llvm.func"() <{target_features = #llvm.target_features<["+dpp", "+wavefrontsize64"]>',
+            64,
+        ),
+        ('llvm.func"() <{target_cpu = "gfx90a"', 64),
+        ('llvm.func"() <{target_cpu = "gfx11-generic"', 32),
+        ('llvm.mlir.global"() <{value = 1 : i8', 64),
+        ('llvm.mlir.global"() <{value = 0 : i8', 32),
+        ('llvm.mlir.global"() <{constant', 0),
+        ('llvm.func"() <{target_cpu = "sm_90"', 0),
+    ],
+)
+def test_imported_code_is_for_wavefronts_of_one_size(operation: str, fitting: int) -> None:
+    text = f'"gpu.module"() <{{sym_name = "m"}}> ({{\n  "{operation}, sym_name = "__oclc_wavefrontsize64"}}> ({{\n  }}) : () -> ()\n}}) : () -> ()'
     (module,) = parse_operations(text.splitlines())
-    forms = [DeviceForm("rocdl", size)]
-    if fits:
-        check_wavefronts(module, forms, Locations({}))
-        return
-    with pytest.raises(SourceError, match="k was compiled for wavefronts of 64 threads"):
-        check_wavefronts(module, forms, Locations({}))
+    for size in (32, 64):
+        forms = [DeviceForm("rocdl", size), NVVM_FORM]
+        if fitting in {0, size}:
+            check_wavefronts(module, forms, Locations({}))
+            continue
+        with pytest.raises(SourceError, match=f"was compiled for wavefronts of {fitting} threads"):
+            check_wavefronts(module, forms, Locations({}))
 
 
 def test_subgroups_have_32_threads() -> None:

@@ -55,7 +55,7 @@ _ASM_COMPARISON = ir_pattern(
 )
 
 # x86 computes it in float, which LLVM rounds again.
-_BFLOAT_FMA = ir_pattern("llvm.fma.`(`v`lanes:number``)?`bf16")
+_SHORT_FMA = ir_pattern("llvm.fma.`(`v`lanes:number``)?``type:bf16|f16`")
 
 _DOT = ir_pattern("dp4a.`a:s|u`32.`b:s|u`32")
 
@@ -96,12 +96,12 @@ def asm_instruction(text: str) -> str | None:
     return opcode if operands in (in_order, ["$0", "$0"]) else None
 
 
-def find_bfloat_fma(name: str) -> Replacement | None:
-    """Return what represents LLVM's fused product and sum of bfloat, or of vectors of them."""
-    match = _BFLOAT_FMA.fullmatch(name)
+def find_short_fma(name: str) -> Replacement | None:
+    """Return what represents LLVM's fused product and sum of 16-bit numbers, or of vectors of them."""
+    match = _SHORT_FMA.fullmatch(name)
     if match is None:
         return None
-    type_ = replace(TYPES["bf16"], lanes=int(match["lanes"] or 1))
+    type_ = replace(TYPES[match["type"]], lanes=int(match["lanes"] or 1))
     code = Code(f"mo.{name}")
     value = _short_fma(code, type_, ["%a", "%b", "%e"])
     return _function(code, [type_] * 3, type_, value, is_asm=False)
@@ -208,30 +208,31 @@ def _nearest(code: Code, operation: str, type_: Number, values: list[str]) -> st
 def _short_fma(code: Code, type_: Number, values: list[str]) -> str:
     """Append a product and sum of 16-bit numbers that is rounded once.
 
-    The product is exact in double; the sum is rounded to odd, so that rounding it again is harmless
-    (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+    The product is exact in float, that of bfloat in double; the sum is rounded to odd, so that rounding
+    it again is harmless (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
     """
-    double, bits = type_.of("double"), type_.of("i64")
-    wide = [code.add(f"fpext {type_.type} {value} to {double}") for value in values]
-    product, third = code.add(f"fmul {double} {wide[0]}, {wide[1]}"), wide[2]
-    total = code.add(f"fadd {double} {product}, {third}")
-    other = code.add(f"fsub {double} {total}, {product}")
-    back = code.add(f"fsub {double} {total}, {other}")
-    lost = code.add(f"fsub {double} {third}, {other}")
-    lost_too = code.add(f"fsub {double} {product}, {back}")
-    error = code.add(f"fadd {double} {lost_too}, {lost}")
+    number, integer = ("float", "i32") if type_.mangled == "f16" else ("double", "i64")
+    kind, bits = type_.of(number), type_.of(integer)
+    wide = [code.add(f"fpext {type_.type} {value} to {kind}") for value in values]
+    product, third = code.add(f"fmul {kind} {wide[0]}, {wide[1]}"), wide[2]
+    total = code.add(f"fadd {kind} {product}, {third}")
+    other = code.add(f"fsub {kind} {total}, {product}")
+    back = code.add(f"fsub {kind} {total}, {other}")
+    lost = code.add(f"fsub {kind} {third}, {other}")
+    lost_too = code.add(f"fsub {kind} {product}, {back}")
+    error = code.add(f"fadd {kind} {lost_too}, {lost}")
     zero = "zeroinitializer"
-    inexact = code.add(f"fcmp one {double} {error}, {zero}")
-    up = code.add(f"fcmp ogt {double} {error}, {zero}")
-    positive = code.add(f"fcmp ogt {double} {total}, {zero}")
+    inexact = code.add(f"fcmp one {kind} {error}, {zero}")
+    up = code.add(f"fcmp ogt {kind} {error}, {zero}")
+    positive = code.add(f"fcmp ogt {kind} {total}, {zero}")
     away = code.add(f"xor {type_.of('i1')} {up}, {positive}")
-    whole = code.add(f"bitcast {double} {total} to {bits}")
+    whole = code.add(f"bitcast {kind} {total} to {bits}")
     step = code.add(f"sext {type_.of('i1')} {away} to {bits}")
     cut = code.add(f"add {bits} {whole}, {step}")
-    odd = code.add(f"or {bits} {cut}, {type_.constant('1', 'i64')}")
+    odd = code.add(f"or {bits} {cut}, {type_.constant('1', integer)}")
     chosen = code.add(f"select {type_.of('i1')} {inexact}, {bits} {odd}, {bits} {whole}")
-    exact = code.add(f"bitcast {bits} {chosen} to {double}")
-    return code.add(f"fptrunc {double} {exact} to {type_.type}")
+    exact = code.add(f"bitcast {bits} {chosen} to {kind}")
+    return code.add(f"fptrunc {kind} {exact} to {type_.type}")
 
 
 def _choice(code: Code, opcode: str) -> Built | None:

@@ -55,7 +55,7 @@ _DROPPED_METADATA = ("!nvvm.annotations", "!nvvmir.version")
 _DECLARED = ("mo.read.ptx.sreg.", "mo.static_shared", "mo.dynamic_shared")
 # What the collapse over subgroups must recognise too.
 _COLLECTIVE = tuple(
-    f"mo.{name}" for name in ("shfl", "vote", "match", "redux", "bar.warp", "activemask", "barrier")
+    f"mo.{name}" for name in ("shfl", "vote", "match", "redux", "bar.warp", "barrier")
 )
 _DEFINITION_HEAD = ir_line("define internal `signature:(``some`)`)` alwaysinline")
 # As mlir-translate names every module; without it the image would hold the name of a file.

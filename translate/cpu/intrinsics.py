@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlir_offload.toolchain.pattern import ir_pattern
-from mlir_offload.translate.cpu.arithmetic import find_arithmetic, find_bfloat_fma
+from mlir_offload.translate.cpu.arithmetic import find_arithmetic, find_short_fma
 from mlir_offload.translate.cpu.asynchronous import find_asynchronous
 from mlir_offload.translate.cpu.library import find_library_function
 from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls
@@ -29,7 +29,6 @@ declare void @mo_cpu_let_others_run(ptr)
 declare void @mo_cpu_copy_part(ptr, ptr, i32, i32)
 declare void @mo_cpu_tensor_copy(ptr, i32, ptr, ptr, ptr, i32, ptr)
 declare void @mo_cpu_wgmma(ptr, ptr, i64, i64, i32, i32, i32, i32, i32, i32, i32)
-declare i32 @mo_cpu_active_mask(ptr)
 declare i32 @mo_cpu_agree(ptr, ptr, i32, i32, ptr)
 declare void @mo_cpu_disagree(ptr, ptr, ptr) cold noreturn
 declare void @mo_cpu_collective(i32, i32, ptr, ptr, ptr, ptr, ptr)
@@ -44,7 +43,7 @@ declare i32 @mo_cpu_has_failed(ptr)"""
 def find_replacement(name: str) -> Replacement | None:
     """Return what represents a function that device code calls but does not define."""
     if not name.startswith(_PREFIX):
-        return find_bfloat_fma(name) or find_library_function(name)
+        return find_short_fma(name) or find_library_function(name)
     bare = load_calls().aliases.get(name, name.removeprefix(_PREFIX))
     kinds = (_special_register, find_collective, find_asynchronous, _single, find_arithmetic)
     return next(filter(None, (find(bare) for find in kinds)), None)

@@ -23,7 +23,8 @@ class Replacement(Struct, frozen=True):
 
     `definition` may be empty (the function comes from libm or libc). A call that waits for the
     warp also passes the number of the call, a barrier a string: where it is in the source.
-    `called` are the names and definitions of functions that the definition calls.
+    `called` are the names and definitions of functions that the definition calls, `operands`
+    what a call passes that has none.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Replacement(Struct, frozen=True):
     sync: Sync = Sync.NONE
     takes_context: bool = True
     called: tuple[tuple[str, str], ...] = ()
+    operands: tuple[str, ...] = ()
 
     @property
     def takes_site(self) -> bool:

@@ -180,6 +180,7 @@ class _Calls:
         if replacement.takes_place:
             extra = (*extra, f"ptr {symbol(place_name(len(self.places)))}")
             self.places.append(next(self._marked, ""))
+        extra = (*extra, *replacement.operands)
         if not replacement.takes_operands:
             end = match.start("rest") + LLVM_IR.closing("(" + match["rest"], 0) - 1
             suffix = line[end + 1 :]

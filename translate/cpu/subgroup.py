@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.replacement import Replacement, Sync, define
 
@@ -21,6 +23,10 @@ _CALL_WARP = "call i64 @mo_cpu_warp(ptr %c, i32 %site"
 
 def find_collective(name: str) -> Replacement | None:
     """Return what represents `llvm.nvvm.NAME`, or for `barrier`."""
+    if name in {"activemask", "asm.activemask"}:
+        # Of the lanes that meet at this call: it names none that must come.
+        ballot = _vote("vote.ballot.sync")
+        return ballot and replace(ballot, operands=("i32 0", "i1 true"))
     for build in (_shuffle, _vote, _match, _redux, _block_barrier, _barrier_of_warp):
         found = build(name)
         if found is not None:
@@ -174,7 +180,4 @@ def _barrier_of_warp(name: str) -> Replacement | None:
         call = f"{_CALL_WARP}, i32 {_WARP_BARRIER}, i32 %m, i64 0, i32 0, i32 0)"
         definition = define(target, "void", "i32 %site, i32 %m", call, "ret void")
         return Replacement(target, definition, Sync.WARP)
-    if name == "activemask":
-        lines = ("%m = call i32 @mo_cpu_active_mask(ptr %c)", "ret i32 %m")
-        return Replacement(target, define(target, "i32", "", *lines), Sync.WARP)
     return None

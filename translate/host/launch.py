@@ -104,7 +104,7 @@ def element_bytes(kind: str) -> int:
     if kind == "index":
         return _BYTE
     if vector := parse_shaped(kind, "vector"):
-        *outer, last = (size or 0 for size in vector.sizes)
+        *outer, last = (1, *(size or 0 for size in vector.sizes))
         return prod(outer) * _padded(last * element_bytes(vector.element))
     if Attribute(kind).name == "complex":
         return 2 * element_bytes(Attribute(kind).body)

@@ -111,6 +111,7 @@ _NOT_AMDGPU = {
     "gpu.subgroup_broadcast": "subgroup.broadcast_lane",
     "gpu.subgroup_mma_elementwise": "matrix.elementwise",
     "math.clampf": "math.clamp",
+    "math.fma": "math.fused",
 }
 _REDUCTION = "gpu.subgroup_reduce"
 # There is one before the lowering only if a pipeline of the user has lowered a structure.

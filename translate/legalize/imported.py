@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mlir_offload.toolchain.amdgpu import wavefront_size
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import CONVENTION, is_kernel
 from mlir_offload.translate.kind_lowering import DeviceForm
@@ -17,27 +18,47 @@ from mlir_offload.translate.mlir.syntax import Attribute
 
 _PLAIN = Attribute("#llvm.cconv<ccc>")
 _WITH_CONVENTION = frozenset({"llvm.func", "llvm.call"})
+# What ROCm's device libraries ask for the size of a wavefront.
+_IS_64 = "__oclc_wavefrontsize64"
+_PROCESSOR, _FEATURES, _WAVEFRONT = "target_cpu", "target_features", "+wavefrontsize"
 # Of a device, or without a meaning in an image: nobody compares the addresses of its functions.
-_DROPPED = frozenset({"target_cpu", "target_features", "tune_cpu", "unnamed_addr"})
-_FEATURES, _WAVEFRONT = "target_features", "+wavefrontsize"
+_DROPPED = frozenset({_PROCESSOR, _FEATURES, "tune_cpu", "unnamed_addr"})
 _PROCESSOR_WORDS = ('["target-cpu"', '["target-features"', '["tune-cpu"')
 _PASSTHROUGH = "passthrough"
 
 
 def check_wavefronts(module: Operation, forms: Iterable[DeviceForm], locations: Locations) -> None:
-    """Raise SourceError for a function that was compiled for other wavefronts than those of an AMD GPU.
+    """Raise SourceError for code that was compiled for other wavefronts than those of an AMD GPU.
 
-    Their size is in its code: in constants, masks and shuffles.
+    Their size is in the code: in constants, masks and shuffles.
     """
     sizes = {form.subgroup_size for form in forms if form.is_amdgpu}
-    for function in module.operations:
-        words = Attribute(function.attribute(_FEATURES).body).elements
-        for word in words if sizes else ():
-            size = word.string.removeprefix(_WAVEFRONT)
-            if size != word.string and sizes != {int(size)}:
-                msg = f"{function.symbol} was compiled for wavefronts of {size} threads, and a GPU of --offload-arch= has others"
-                hint = "compile it for that GPU before mlir-translate --import-llvm"
-                raise SourceError(msg, hint=hint, location=locations.of(function))
+    for operation in module.operations if sizes else ():
+        size = _wavefront_size(operation)
+        if size and sizes != {size}:
+            msg = f"{operation.symbol} was compiled for wavefronts of {size} threads, and a GPU of --offload-arch= has others"
+            hint = "compile it for that GPU before mlir-translate --import-llvm"
+            raise SourceError(msg, hint=hint, location=locations.of(operation))
+
+
+def _wavefront_size(operation: Operation) -> int:
+    """Return the threads of the wavefronts that a function or constant tells of; 0: nothing.
+
+    Triton's functions name neither features nor a processor.
+    """
+    if operation.name == "llvm.mlir.global" and operation.symbol == _IS_64:
+        value = operation.attribute("value").integer
+        if value is None:
+            return 0
+        return 64 if value else 32
+    for word in Attribute(operation.attribute(_FEATURES).body).elements:
+        size = word.string.removeprefix(_WAVEFRONT)
+        if size != word.string:
+            return int(size)
+    try:
+        return wavefront_size(operation.attribute(_PROCESSOR).string)
+    except ValueError:
+        return 0
 
 
 def use_any_device(function: Operation) -> None:

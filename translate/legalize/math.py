@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
-from mlir_offload.translate.mlir.syntax import integer_width
+from mlir_offload.translate.mlir.syntax import integer_width, parse_shaped
 
 # Bits of the exponent, and of all: IEEE 754-2019, table 3.5; bfloat16 has the exponent of binary32.
 _EXPONENTS = {
@@ -15,6 +17,7 @@ _EXPONENTS = {
     "f64": (0x7FF0000000000000, 64),
 }
 _BFLOAT = "bf16"
+_HALF = "f16"
 # Operations of the LLVM dialect whose names differ from those of math.
 _OF_LLVM = {
     "llvm.frem": "arith.remf",
@@ -30,6 +33,30 @@ def of_llvm(rewriter: DeviceRewriter, operation: Operation) -> None:
     name = _OF_LLVM.get(operation.name) or f"math.{operation.name.rpartition('.')[2]}"
     (kind,) = operation.result_types
     rewriter.replace(operation, (rewriter.value(name, operation.operands, kind, properties),))
+
+
+def fused(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Make a product and sum of f16 LLVM's own: convert-gpu-to-nvvm makes one of f32, which it rounds again.
+
+    That of bf16 stays: LLVM 15 and 16 have no code for it.
+    """
+    (kind,) = operation.result_types
+    vector = parse_shaped(kind, "vector")
+    count = prod(size or 0 for size in vector.sizes) if vector else 1
+    if (vector.element if vector else kind) != _HALF or count == 0:
+        rewriter.insert(operation)
+        return
+    operands, flat = operation.operands, kind
+    if vector and len(vector.sizes) != 1:
+        flat = f"vector<{count}x{_HALF}>"
+        casts = (rewriter.value("vector.shape_cast", (value,), flat) for value in operands)
+        operands = tuple(casts)
+    flags = operation.properties.get("fastmath")
+    properties = {"fastmathFlags": str(flags).replace("#arith.", "#llvm.")} if flags else {}
+    made = rewriter.value("llvm.intr.fma", operands, flat, properties)
+    if flat != kind:
+        made = rewriter.value("vector.shape_cast", (made,), kind)
+    rewriter.replace(operation, (made,))
 
 
 def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:

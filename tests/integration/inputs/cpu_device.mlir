@@ -189,6 +189,38 @@ module attributes {gpu.container_module} {
       gpu.return
     }
 
+    // Three masks of each thread: at once, in one of two branches, and after some have returned.
+    gpu.func @active(%masks: memref<?xi32>) kernel {
+      %c1 = arith.constant 1 : index
+      %c2 = arith.constant 2 : index
+      %c3 = arith.constant 3 : index
+      %limit = arith.constant 20 : index
+      %t = gpu.thread_id x
+      %i = arith.muli %t, %c3 : index
+      %all = llvm.call_intrinsic "llvm.nvvm.activemask"() : () -> i32
+      memref.store %all, %masks[%i] : memref<?xi32>
+      %two = arith.remui %t, %c2 : index
+      %odd = arith.cmpi eq, %two, %c1 : index
+      %half = scf.if %odd -> (i32) {
+        %here = llvm.call_intrinsic "llvm.nvvm.activemask"() : () -> i32
+        scf.yield %here : i32
+      } else {
+        %here = llvm.inline_asm has_side_effects "activemask.b32 $0;", "=r" : () -> i32
+        scf.yield %here : i32
+      }
+      %second = arith.addi %i, %c1 : index
+      memref.store %half, %masks[%second] : memref<?xi32>
+      %ends = arith.cmpi uge, %t, %limit : index
+      cf.cond_br %ends, ^end, ^more
+    ^more:
+      %left = llvm.call_intrinsic "llvm.nvvm.activemask"() : () -> i32
+      %third = arith.addi %i, %c2 : index
+      memref.store %left, %masks[%third] : memref<?xi32>
+      gpu.return
+    ^end:
+      gpu.return
+    }
+
     gpu.func @count(%bins: memref<?xi32>, %sum: memref<?xf32>) kernel {
       %c0 = arith.constant 0 : index
       %c7 = arith.constant 7 : index

@@ -10,7 +10,7 @@ from mlir_offload.toolchain.llvmc.code import Opcode
 from mlir_offload.toolchain.llvmc.ir import Function, Instruction, Value
 
 _MOST_PIECES = 400
-_COLLECTIVES = ("mo.shfl.", "mo.vote.", "mo.match.", "mo.redux.", "mo.bar.warp.", "mo.activemask")
+_COLLECTIVES = ("mo.shfl.", "mo.vote.", "mo.match.", "mo.redux.", "mo.bar.warp.")
 BARRIER = "mo.barrier"
 _PLACE = 1
 _UNSUPPORTED = {
@@ -19,7 +19,6 @@ _UNSUPPORTED = {
         for kind, work in (("popc", "counts"), ("and", "combines"), ("or", "combines"))
         for form in ("", ".all")
     },
-    "mo.activemask": "nvvm.activemask",
 }
 ASSERTION = "mo_cpu_assertfail"
 _IGNORED = ("llvm.dbg.", "llvm.lifetime.", "llvm.assume", "llvm.experimental.noalias.scope.decl")
