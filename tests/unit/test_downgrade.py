@@ -254,6 +254,16 @@ NEWER = {
         "uitofp nneg i32",
     ),
     "numbers-of-23": (NUMBERS_OF_23, NUMBERS_OF_22),
+    "retained-nodes": (
+        traced("")
+        .replace("define", "@s = global i32 0, !dbg !13\ndefine")
+        .replace("unit: !0", "unit: !0, retainedNodes: !10")
+        .replace("FullDebug", "FullDebug, globals: !14")
+        + "!10 = !{!8, !11, !13}\n!11 = !DIDerivedType(tag: DW_TAG_typedef, scope: !4, baseType: !7)\n"
+        '!12 = distinct !DIGlobalVariable(name: "s", scope: !4, type: !7)\n'
+        "!13 = !DIGlobalVariableExpression(var: !12, expr: !DIExpression())\n!14 = !{!13}\n",
+        "retainedNodes: !{!8}",
+    ),
     "size-dead-on-return": (
         "declare void @f(ptr dead_on_return(8) dereferenceable(8), ptr dead_on_return)\n",
         "(ptr dead_on_return dereferenceable(8), ptr dead_on_return)",
@@ -355,6 +365,13 @@ def test_text_that_no_row_makes_older_is_checked_for_its_reader() -> None:
     with pytest.raises(CompatibilityError, match=r"target_mem:.*\[LL001\]"):
         downgrade(text, reader=22)
     assert downgrade(text, reader=23) == text
+
+
+def test_a_list_of_what_a_function_retains_stays_for_others_that_use_it() -> None:
+    text = NEWER["retained-nodes"][0].replace("retainedNodes: !10", "retainedNodes: !14")
+    older = downgrade(text, reader=22)
+    assert older == text.replace("retainedNodes: !14", "retainedNodes: !{}")
+    assert downgrade(older, reader=22) == older
 
 
 @pytest.mark.parametrize("what", WRONG)

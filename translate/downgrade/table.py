@@ -34,6 +34,7 @@ FORMS = frozenset(
             "node",
             "node-word",
             "expression",
+            "retained",
             "number",
         ),
     )

@@ -18,6 +18,7 @@ from mlir_offload.toolchain.skew.fact import Consumer
 from mlir_offload.toolchain.skew.identity import Severity
 from mlir_offload.toolchain.skew.limits import load_limits
 from mlir_offload.toolchain.skew.number import older_numbers
+from mlir_offload.toolchain.skew.retained import older_retained_nodes
 from mlir_offload.toolchain.skew.rule import load_rules
 from mlir_offload.toolchain.skew.text import check_text
 from mlir_offload.translate.downgrade.attribute import (
@@ -69,6 +70,7 @@ def downgrade(text: str, *, reader: int, location: str = "") -> str:
     _check_layout(text, rows, reader, location)
     if any(row.form == "number" for row in rows):
         text = older_numbers(text)
+    text = older_retained_nodes(text, reader)
     work = _Module(rows, reader, location)
     lines = [work.line(line) for line in text.splitlines(keepends=True)]
     made = annotate_kernels("".join(lines), rows, work.refuse)
