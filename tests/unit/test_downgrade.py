@@ -74,6 +74,7 @@ SAMPLES = {
     "attributes-of-20": "declare void @f(i32 noext)\n",
     "attributes-of-19": "declare void @f(ptr writable dead_on_unwind initializes((0, 4)) dereferenceable(4))\n",
     "skipprofile": function("", head="define void @f() skipprofile"),
+    "frame-pointer": 'declare void @f() "frame-pointer"="non-leaf-no-reserve"\n',
     "gep-flags": "@g = global [4 x i8] zeroinitializer\n"
     "@h = global ptr getelementptr inbounds nuw (i8, ptr @g, i64 1)\n"
     "@i = global ptr getelementptr inbounds inrange(-1, 3) (i8, ptr @g, i64 1)\n",

@@ -35,6 +35,7 @@ FORMS = frozenset(
             "node-word",
             "expression",
             "retained",
+            "value",
             "number",
         ),
     )

@@ -273,6 +273,14 @@ class _Module:
             if token.text == f'!"{row.names[0]}"':
                 tokens[place] = Token(token.kind, f'!"{row.to}"')
 
+    def value(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Replace the value of an attribute in quotes."""
+        names = {f'"{name}"' for name in row.opcodes}
+        values = {f'"{name}"' for name in row.names}
+        for place, token in enumerate(tokens[:-2]):
+            if token.text in names and tokens[place + 2].text in values:
+                tokens[place + 2] = Token(TokenKind.STRING, f'"{row.to}"')
+
     def node_word(self, tokens: _Tokens, row: DowngradeRow) -> None:
         """Strip a word from a node of metadata, with the comma behind it."""
         words = {f'!"{name}"' for name in row.names}
@@ -313,6 +321,7 @@ _CHANGES: Mapping[str, Callable[[_Module, _Tokens, DowngradeRow], None]] = {
     "expression": _Module.expression,
     "flag-name": _Module.flag_name,
     "node-word": _Module.node_word,
+    "value": _Module.value,
     "undeclared": _Module.undeclared,
     "feature": _Module.feature,
 }
