@@ -85,7 +85,8 @@ SAMPLES = {
     "conversion-flags": "define float @f(double %a) {\n  %x = fptrunc fast double %a to float\n  ret float %x\n}\n",
     "ptrtoaddr": function("%x = ptrtoaddr ptr %p to i64"),
     "splat": "@g = global <2 x float> splat (float 1.0)\n"
-    + function("%x = add <4 x i32> %q, splat (i32 3)", head=VECTORS),
+    + function("%x = add <4 x i32> %q, splat (i32 3)", head=VECTORS)
+    + "define void @v(<vscale x 4 x i32> %w) {\n  %x = add <vscale x 4 x i32> %w, splat (i32 3)\n  ret void\n}\n",
     "ptrauth": "@g = global i32 0\n@h = global ptr ptrauth (ptr @g, i32 0)\n",
     "target-type": 'declare void @f(target("spirv.Image"))\n',
     "preserve_nonecc": function("", head="define preserve_nonecc void @f()"),
@@ -255,6 +256,10 @@ NEWER = {
         "uitofp nneg i32",
     ),
     "numbers-of-23": (NUMBERS_OF_23, NUMBERS_OF_22),
+    "target-memory": (
+        "declare void @f() memory(read, inaccessiblemem: none, target_mem: none)\n",
+        "memory(read, inaccessiblemem: none, target_mem0: none, target_mem1: none)",
+    ),
     "retained-nodes": (
         traced("")
         .replace("define", "@s = global i32 0, !dbg !13\ndefine")
@@ -362,10 +367,10 @@ def test_what_becomes_of_subnormal_numbers_is_not_left_out() -> None:
 
 
 def test_text_that_no_row_makes_older_is_checked_for_its_reader() -> None:
-    text = "declare void @f() memory(target_mem: read)\n"
-    with pytest.raises(CompatibilityError, match=r"target_mem:.*\[LL001\]"):
-        downgrade(text, reader=22)
-    assert downgrade(text, reader=23) == text
+    text = 'declare void @f() "denormal-fp-math"="preserve-sign,preserve-sign"\n'
+    with pytest.raises(CompatibilityError, match=r"denormal-fp-math.*\[LL003\]"):
+        downgrade(text, reader=23)
+    assert downgrade(text, reader=22) == text
 
 
 def test_a_list_of_what_a_function_retains_stays_for_others_that_use_it() -> None:

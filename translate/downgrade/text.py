@@ -25,6 +25,7 @@ from mlir_offload.translate.downgrade.attribute import (
     rewrite_memory,
     strip_attribute,
     take_result_range,
+    write_out_target_memory,
 )
 from mlir_offload.translate.downgrade.call import (
     declaration_of,
@@ -175,6 +176,9 @@ class _Module:
     def attribute(self, tokens: _Tokens, row: DowngradeRow) -> None:
         """Strip, rename or rewrite an attribute."""
         if self.is_metadata(tokens):
+            return
+        if row.what == "target-memory":
+            write_out_target_memory(tokens, row)
             return
         if row.names == ("memory",):
             rewrite_memory(tokens, has_words=row.what != "memory")
@@ -382,7 +386,6 @@ def _appended(text: str, work: _Module) -> str:
     """Return the module with the declarations and the metadata that its new lines name."""
     if not work.declared and not work.ranges:
         return text
-
     present = set(_DECLARED.findall(text))
     lines = [
         f"declare {declaration}\n"
