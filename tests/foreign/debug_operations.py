@@ -1,9 +1,10 @@
-"""Compare the operations for debuggers in toolchain/data/skew_limits.yaml with what each release reads; exit status 1 if they differ.
+"""Compare operations for debuggers and retained nodes in toolchain/data/skew_limits.yaml with what each release reads; exit status 1 if they differ.
 
 usage: python tests/foreign/debug_operations.py [--releases=14,...,22] [--root=N=DIR]
 
 A reader that finds an operation that it does not have drops all debug information. The oldest and the newest release tell
 which operations there are, with how many numbers; each release is asked about those that the oldest does not have.
+The same holds for a function that retains a node of a kind that a reader does not take; each is asked about all kinds.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +30,41 @@ _MOST_ARGUMENTS = 2
 _ARGUMENT = 9
 _INVALID = re.compile(r"!DIExpression\(([^)]*)\)")
 _UNIT = b"!DICompileUnit"
+# A node of each kind that a function may be thought to retain; those without a row no release takes.
+_RETAINED = {
+    "DILocalVariable": "scope: !4, type: !5",
+    "DILabel": 'scope: !4, name: "x", file: !2, line: 1',
+    "DIImportedEntity": "tag: DW_TAG_imported_module, scope: !4, entity: !2",
+    "DIGlobalVariable": 'name: "x", scope: !4, type: !5, isLocal: true, isDefinition: true',
+    "DIGlobalVariableExpression": "var: !6, expr: !DIExpression()",
+    "DIBasicType": 'name: "x", size: 8, encoding: DW_ATE_signed',
+    "DIDerivedType": "tag: DW_TAG_typedef, scope: !4, baseType: !5",
+    "DICompositeType": "tag: DW_TAG_structure_type, scope: !4, size: 32",
+    "DISubroutineType": "types: !{null}",
+    "DIStringType": 'name: "x", size: 32',
+    "DISubrangeType": 'name: "x", size: 32, baseType: !5',
+    "DIFixedPointType": "size: 32, kind: Binary, factor: -4",
+    "DIEnumerator": 'name: "x", value: 1',
+    "DISubrange": "count: 4",
+    "DISubprogram": 'name: "x", scope: !4, type: !3, spFlags: 0',
+    "DILexicalBlock": "scope: !4, line: 1",
+    "DICommonBlock": 'scope: !4, declaration: null, name: "x"',
+    "DINamespace": 'name: "x", scope: null',
+    "DIModule": 'name: "x", scope: null',
+    "DITemplateTypeParameter": 'name: "x", type: !5',
+    "DIFile": 'filename: "x", directory: "/"',
+    "DIExpression": "",
+}
+_DISTINCT = frozenset({"DILexicalBlock"})
+_TAKEN = frozenset({"DILocalVariable", "DILabel"})
+_FUNCTION = """!3 = !DISubroutineType(types: !{})
+!4 = distinct !DISubprogram(name: "f", scope: !2, file: !2, type: !3, spFlags: DISPFlagDefinition, unit: !1, retainedNodes: !{!7})
+!5 = !DIBasicType(name: "i", size: 32, encoding: DW_ATE_signed)
+!6 = distinct !DIGlobalVariable(name: "s", scope: !4, type: !5, isLocal: true, isDefinition: true)
+define void @f() !dbg !4 {
+  ret void
+}
+"""
 _MODULE = """!llvm.module.flags = !{!0}
 !llvm.dbg.cu = !{!1}
 !0 = !{i32 2, !"Debug Info Version", i32 3}
@@ -57,6 +94,13 @@ def reads(reader: Reader, number: int, count: int) -> bool:
     return _UNIT in reader.print(_module([words])).output
 
 
+def retains(reader: Reader, kind: str) -> bool:
+    """Return whether a release keeps the debug information of a module with a function that retains a node."""
+    distinct = "distinct " if kind in _DISTINCT else ""
+    text = f"{_MODULE}{_FUNCTION}!7 = {distinct}!{kind}({_RETAINED[kind]})\n"
+    return _UNIT in reader.print(text.encode()).output
+
+
 def _module(expressions: Sequence[str]) -> bytes:
     listed = ", ".join(f"!DIExpression({words})" for words in expressions)
     return f"{_MODULE}!x = !{{{listed}}}\n".encode()
@@ -79,6 +123,11 @@ def mistakes(readers: Sequence[Reader]) -> Iterator[str]:
             is_read = reads(reader, row.number, limits.debug_arguments.get(row.number, 0))
             if is_read != (reader.release >= row.since):
                 yield f"LLVM {reader.release}: {row.name} is {'' if is_read else 'not '}read"
+    nodes = {row.node: row.since for row in limits.retained_nodes.values()}
+    for reader, kind in product(readers, _RETAINED):
+        is_expected = kind in _TAKEN or reader.release >= nodes.get(kind, reader.release + 1)
+        if retains(reader, kind) != is_expected:
+            yield f"LLVM {reader.release}: {kind} is {'not ' * is_expected}taken in retainedNodes"
 
 
 if __name__ == "__main__":

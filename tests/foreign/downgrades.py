@@ -43,7 +43,9 @@ _PROMISES = re.compile(
     # A version of PTX that a release does not write; it reports that when it generates code.
     r"|\+ptx\d+,"
     # Which stores assign a variable, which LLVM 15 does not have.
-    r"|, !DIAssignID !\d+|^!\d+ = distinct !DIAssignID\(\)\n",
+    r"|, !DIAssignID !\d+|^!\d+ = distinct !DIAssignID\(\)\n"
+    # Whether a register is kept free, and whether the provenance of a pointer counts.
+    r'|(?<="non-leaf)-no-reserve(?=")|(?<= ptrto)(?:addr|int)(?= )',
     re.MULTILINE,
 )
 # Details for debuggers, from LLVM 21 on, that older releases have no field for.
@@ -51,6 +53,8 @@ _DETAILS = ("atomGroup", "atomRank", "keyInstructions")
 _DETAIL = re.compile(rf", (?:{'|'.join(_DETAILS)}): \w+(?=[,)])")
 # What the last promise of a parameter leaves behind.
 _BEFORE_END = re.compile(r" (?=[,)])")
+# What a function retains for debuggers, which older releases do not take.
+_RETAINED = re.compile(r", retainedNodes: !(\d+)")
 _DECLARED = re.compile(r"^declare [^\n]*\n", re.MULTILINE)
 _RULE = re.compile(r"\[([A-Z]+\d+)\]")
 
@@ -90,9 +94,10 @@ def _outcome(text: str, original: str, reader: Reader, newest: Reader, triple: s
 
 def _comparable(text: str) -> str:
     """Return a module without promises, and with its declarations in order: another name has another place."""
-    text = _BEFORE_END.sub("", _DETAIL.sub("", _PROMISES.sub("", text)))
+    lists = tuple(f"!{number} = " for number in set(_RETAINED.findall(text)))
+    text = _BEFORE_END.sub("", _DETAIL.sub("", _PROMISES.sub("", _RETAINED.sub("", text))))
     lines = _DECLARED.sub("", text).splitlines(keepends=True)
-    others = (line for line in lines if line.strip() and not line.startswith(";"))
+    others = (line for line in lines if line.strip() and not line.startswith((";", *lists)))
     declared = sorted(_DECLARED.findall(text), key=lambda line: line.partition("@")[2])
     return "".join((*declared, *others))
 

@@ -118,9 +118,9 @@ def compile_bitcode(release: int, case: str, session: Path) -> Path:
     return path
 
 
-def assemble(release: int, text: str) -> bytes:
+def assemble(release: int, text: str, *options: str) -> bytes:
     """Return the bitcode of LLVM text."""
-    command = [tool(release, "llvm-as"), "-", "-o", "-"]
+    command = [tool(release, "llvm-as"), *options, "-", "-o", "-"]
     return subprocess.run(command, input=text.encode(), check=True, stdout=subprocess.PIPE).stdout
 
 

@@ -74,6 +74,7 @@ SAMPLES = {
     "attributes-of-20": "declare void @f(i32 noext)\n",
     "attributes-of-19": "declare void @f(ptr writable dead_on_unwind initializes((0, 4)) dereferenceable(4))\n",
     "skipprofile": function("", head="define void @f() skipprofile"),
+    "frame-pointer": 'declare void @f() "frame-pointer"="non-leaf-no-reserve"\n',
     "gep-flags": "@g = global [4 x i8] zeroinitializer\n"
     "@h = global ptr getelementptr inbounds nuw (i8, ptr @g, i64 1)\n"
     "@i = global ptr getelementptr inbounds inrange(-1, 3) (i8, ptr @g, i64 1)\n",
@@ -84,7 +85,8 @@ SAMPLES = {
     "conversion-flags": "define float @f(double %a) {\n  %x = fptrunc fast double %a to float\n  ret float %x\n}\n",
     "ptrtoaddr": function("%x = ptrtoaddr ptr %p to i64"),
     "splat": "@g = global <2 x float> splat (float 1.0)\n"
-    + function("%x = add <4 x i32> %q, splat (i32 3)", head=VECTORS),
+    + function("%x = add <4 x i32> %q, splat (i32 3)", head=VECTORS)
+    + "define void @v(<vscale x 4 x i32> %w) {\n  %x = add <vscale x 4 x i32> %w, splat (i32 3)\n  ret void\n}\n",
     "ptrauth": "@g = global i32 0\n@h = global ptr ptrauth (ptr @g, i32 0)\n",
     "target-type": 'declare void @f(target("spirv.Image"))\n',
     "preserve_nonecc": function("", head="define preserve_nonecc void @f()"),
@@ -254,6 +256,20 @@ NEWER = {
         "uitofp nneg i32",
     ),
     "numbers-of-23": (NUMBERS_OF_23, NUMBERS_OF_22),
+    "target-memory": (
+        "declare void @f() memory(read, inaccessiblemem: none, target_mem: none)\n",
+        "memory(read, inaccessiblemem: none, target_mem0: none, target_mem1: none)",
+    ),
+    "retained-nodes": (
+        traced("")
+        .replace("define", "@s = global i32 0, !dbg !13\ndefine")
+        .replace("unit: !0", "unit: !0, retainedNodes: !10")
+        .replace("FullDebug", "FullDebug, globals: !14")
+        + "!10 = !{!8, !11, !13}\n!11 = !DIDerivedType(tag: DW_TAG_typedef, scope: !4, baseType: !7)\n"
+        '!12 = distinct !DIGlobalVariable(name: "s", scope: !4, type: !7)\n'
+        "!13 = !DIGlobalVariableExpression(var: !12, expr: !DIExpression())\n!14 = !{!13}\n",
+        "retainedNodes: !{!8}",
+    ),
     "size-dead-on-return": (
         "declare void @f(ptr dead_on_return(8) dereferenceable(8), ptr dead_on_return)\n",
         "(ptr dead_on_return dereferenceable(8), ptr dead_on_return)",
@@ -351,10 +367,17 @@ def test_what_becomes_of_subnormal_numbers_is_not_left_out() -> None:
 
 
 def test_text_that_no_row_makes_older_is_checked_for_its_reader() -> None:
-    text = "declare void @f() memory(target_mem: read)\n"
-    with pytest.raises(CompatibilityError, match=r"target_mem:.*\[LL001\]"):
-        downgrade(text, reader=22)
-    assert downgrade(text, reader=23) == text
+    text = 'declare void @f() "denormal-fp-math"="preserve-sign,preserve-sign"\n'
+    with pytest.raises(CompatibilityError, match=r"denormal-fp-math.*\[LL003\]"):
+        downgrade(text, reader=23)
+    assert downgrade(text, reader=22) == text
+
+
+def test_a_list_of_what_a_function_retains_stays_for_others_that_use_it() -> None:
+    text = NEWER["retained-nodes"][0].replace("retainedNodes: !10", "retainedNodes: !14")
+    older = downgrade(text, reader=22)
+    assert older == text.replace("retainedNodes: !14", "retainedNodes: !{}")
+    assert downgrade(older, reader=22) == older
 
 
 @pytest.mark.parametrize("what", WRONG)

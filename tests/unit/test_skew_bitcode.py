@@ -253,6 +253,27 @@ EXPRESSIONS = """!llvm.module.flags = !{!0}
 """
 
 
+RETAINED = {
+    "DILocalVariable": 'name: "v", scope: !4, type: !5',
+    "DIImportedEntity": "tag: DW_TAG_imported_module, scope: !4, entity: !2",
+    "DIGlobalVariableExpression": "var: !6, expr: !DIExpression()",
+    "DIDerivedType": "tag: DW_TAG_typedef, scope: !4, baseType: !5",
+    "DICompositeType": "tag: DW_TAG_structure_type, scope: !4, size: 32",
+}
+RETAINING = """!llvm.module.flags = !{!0}
+!llvm.dbg.cu = !{!1}
+!0 = !{i32 2, !"Debug Info Version", i32 3}
+!1 = distinct !DICompileUnit(language: DW_LANG_C99, file: !2, emissionKind: FullDebug)
+!2 = !DIFile(filename: "a.c", directory: "/")
+!3 = !DISubroutineType(types: !{})
+!4 = distinct !DISubprogram(name: "f", scope: !2, type: !3, spFlags: DISPFlagDefinition, unit: !1, retainedNodes: !9)
+!5 = !DIBasicType(name: "i", size: 32, encoding: DW_ATE_signed)
+!6 = distinct !DIGlobalVariable(name: "s", scope: !4, type: !5, isLocal: true, isDefinition: true)
+!8 = distinct !DISubprogram(name: "g", scope: !4, type: !3, spFlags: DISPFlagDefinition, unit: !1)
+!9 = !{!7}
+"""
+
+
 @pytest.mark.llvm(22)
 @pytest.mark.llvm(19)
 @pytest.mark.llvm(16)
@@ -277,6 +298,36 @@ def test_a_reader_that_drops_all_debug_information_is_told(name: str) -> None:
 def test_an_argument_of_an_expression_for_debuggers_is_no_operation() -> None:
     text = EXPRESSIONS.replace("OPERATION", "DW_OP_plus_uconst, 41, DW_OP_LLVM_fragment, 23, 31")
     assert not skews(text, 15, 16) or "BC034" not in errors(skews(text, 15, 16))
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.llvm(19)
+@pytest.mark.llvm(16)
+@pytest.mark.llvm(15)
+@pytest.mark.parametrize("functions", [1, 2], ids=["function", "module"])
+@pytest.mark.parametrize("kind", RETAINED)
+def test_a_retained_node_at_which_a_reader_drops_all_debug_information_is_told(
+    kind: str, functions: int
+) -> None:
+    since = next(
+        (row.since for row in load_limits().retained_nodes.values() if row.node == kind), 0
+    )
+    # What two functions use is among the metadata of the module.
+    text = RETAINING + "".join(
+        f"define void @f{number}() !dbg !4 {{\n  ret void\n}}\n" for number in range(functions)
+    ).replace("f1() !dbg !4", "f1() !dbg !8")
+    text += f"!7 = !{kind}({RETAINED[kind]})\n"
+    module = read_bitcode(memory_view(assemble(22, text, "-disable-verify")))
+    for release in (15, 16, 19, 22):
+        is_dropped = release < since
+        command = [tool(release, "opt"), "-passes=no-op-module", "-S", "-", "-o", "-"]
+        done = subprocess.run(command, input=text.encode(), check=False, capture_output=True)
+        assert (b"ignoring invalid debug info" in done.stderr) == is_dropped
+        assert (b"DICompileUnit" not in done.stdout) == is_dropped
+        told = [skew for skew in check_module(module, Consumer(release)) if skew.rule == "BC034"]
+        place = "f0" if functions == 1 else ""
+        assert [skew.function for skew in told] == [place] * is_dropped
+        assert ("BC034" in errors(list(check_text(text, Consumer(release))))) == is_dropped
 
 
 GRID_CONSTANT = (

@@ -11,6 +11,7 @@ from mlir_offload.toolchain.bitcode.bitstream import Block, Record
 from mlir_offload.toolchain.bitcode.block_reader import BlockReader
 from mlir_offload.toolchain.bitcode.code import BlockId, ConstantCode, TypeCode
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
+from mlir_offload.toolchain.bitcode.retained import RetainedNodes
 from mlir_offload.toolchain.skew.fact import ORDERED_ACCESS, Consumer, Skew
 from mlir_offload.toolchain.skew.limits import LimitsTable, load_limits, newest_numbers
 
@@ -92,6 +93,7 @@ class _RecordWalk(Struct):
     loads: set[int] = field(default_factory=set)
     vectors: set[int] = field(default_factory=set)
     found: dict[tuple[str, str], Skew] = field(default_factory=dict)
+    nodes: RetainedNodes = field(default_factory=lambda: RetainedNodes({}))
 
     looks: dict[int, Callable[[Record, str], None]] = field(default_factory=dict)
 
@@ -103,6 +105,8 @@ class _RecordWalk(Struct):
             BlockId.FUNCTION: self._instruction,
         }
         release, limits = self.consumer.llvm, self.limits
+        newer = {code: row for code, row in limits.retained_nodes.items() if row.since > release}
+        self.nodes = RetainedNodes(newer)
         if release >= limits.noundef_of_loads_since or release < limits.vector_range_since:
             self.looks |= {
                 BlockId.FUNCTION: self._counted,
@@ -115,6 +119,9 @@ class _RecordWalk(Struct):
             self.instructions = 0
             self.loads.clear()
             self.vectors.clear()
+        outer = self.nodes
+        if depth and block.number == BlockId.METADATA:
+            self.nodes = outer.inner()
         look = self.looks.get(block.number)
         for entry in BlockReader(self.module.content.stream, block):
             if isinstance(entry, Block):
@@ -122,6 +129,10 @@ class _RecordWalk(Struct):
                     self.enter(entry, function, depth + 1)
             elif look is not None:
                 look(entry, function)
+        if block.number == BlockId.METADATA:
+            for row in sorted(self.nodes.unread(), key=lambda row: row.code):
+                self._add("BC034", f"{row.node} in retainedNodes", function, {"needed": row.since})
+        self.nodes = outer
 
     def _constant(self, record: Record, function: str) -> None:
         if record.code == ConstantCode.SET_TYPE:
@@ -161,6 +172,8 @@ class _RecordWalk(Struct):
             place += 1 + self.limits.debug_arguments.get(number, 0)
 
     def _metadata(self, record: Record, function: str) -> None:
+        if self.nodes.newer:
+            self.nodes.add(record)
         if record.code == _EXPRESSION:
             self._expression(record, function)
         steps = self.limits.newest["metadata_codes"]

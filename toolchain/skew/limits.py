@@ -99,6 +99,14 @@ class DebugOperation(Struct, frozen=True):
     since: int
 
 
+class RetainedNode(Struct, frozen=True):
+    """A kind of node that functions retain, its record, and the first release that takes it."""
+
+    node: str
+    code: int
+    since: int
+
+
 class TextAttribute(Struct, frozen=True):
     """An attribute that a release does not look at in text, but where all of its value is `same`."""
 
@@ -122,6 +130,7 @@ class LimitsTable(Struct, frozen=True):
     debug_records: Mapping[int, DebugRecord]
     debug_operations: Mapping[int, DebugOperation]
     debug_arguments: Mapping[int, int]
+    retained_nodes: Mapping[int, RetainedNode]
     instruction_flags: Mapping[str, int]
     memory: tuple[tuple[int, tuple[str, ...]], ...]
     launch: Mapping[str, LaunchRow]
@@ -215,6 +224,7 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
             for count, numbers in table["debug_operation_arguments"].items()
             for number in numbers
         },
+        retained_nodes={int(row["code"]): RetainedNode(**row) for row in table["retained_nodes"]},
         instruction_flags={name: int(since) for name, since in table["instruction_flags"].items()},
         memory=_memory(table["memory_locations"]),
         launch={str(row["attribute"]): LaunchRow(**row) for row in table["launch_attributes"]},

@@ -15,6 +15,7 @@ from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.skew.fact import HIDDEN_ARGUMENTS, ORDERED_ACCESS, Consumer, Skew
 from mlir_offload.toolchain.skew.limits import code_object_of, load_limits
 from mlir_offload.toolchain.skew.parameter import has_copied_parameter
+from mlir_offload.toolchain.skew.retained import unread_node
 from mlir_offload.toolchain.skew.symbol import (
     annotation_values,
     check_intrinsic,
@@ -113,6 +114,7 @@ def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
     yield from _constructs(text, consumer)
     yield from _numbers(text, consumer)
     yield from _debug_operations(text, consumer)
+    yield from _retained_nodes(text, consumer)
     yield from _attributes_gone(text, consumer)
     triple = text_triple(text)
     groups = {match[1]: match[2] for match in _GROUP.finditer(text)}
@@ -199,6 +201,15 @@ def _debug_operations(text: str, consumer: Consumer) -> Iterator[Skew]:
                 values = {"construct": word, "needed": newer[word], "consumer": consumer.llvm}
                 yield _at(Skew("BC034", values), text, match.start())
                 return
+
+
+def _retained_nodes(text: str, consumer: Consumer) -> Iterator[Skew]:
+    """Report the first node that a function retains and the release does not take."""
+    found = unread_node(text, consumer.llvm)
+    if found is not None:
+        row, place = found
+        values = {"construct": f"{row.node} in retainedNodes", "needed": row.since}
+        yield _at(Skew("BC034", values | {"consumer": consumer.llvm}), text, place)
 
 
 def _is_exact(value: float, kind: str) -> bool:

@@ -86,6 +86,15 @@ def rewrite_memory(tokens: list[Token], *, has_words: bool) -> None:
                 remove(tokens, place, place)
 
 
+def write_out_target_memory(tokens: list[Token], row: DowngradeRow) -> None:
+    """Name both locations where one word stands for them."""
+    (name,) = row.names
+    for place in reversed(range(len(tokens) - 2)):
+        if tokens[place].text == f"{name}:":
+            access = spell(tokens[place + 1 : place + 3])
+            tokens[place : place + 3] = tokenize(f"{name}0:{access}, {name}1:{access}")
+
+
 def _argument_end(tokens: list[Token], place: int) -> int:
     has_argument = place + 1 < len(tokens) and tokens[place + 1].text == "("
     return group_end(tokens, place + 1) if has_argument else place + 1

@@ -34,6 +34,8 @@ FORMS = frozenset(
             "node",
             "node-word",
             "expression",
+            "retained",
+            "value",
             "number",
         ),
     )

@@ -18,12 +18,14 @@ from mlir_offload.toolchain.skew.fact import Consumer
 from mlir_offload.toolchain.skew.identity import Severity
 from mlir_offload.toolchain.skew.limits import load_limits
 from mlir_offload.toolchain.skew.number import older_numbers
+from mlir_offload.toolchain.skew.retained import older_retained_nodes
 from mlir_offload.toolchain.skew.rule import load_rules
 from mlir_offload.toolchain.skew.text import check_text
 from mlir_offload.translate.downgrade.attribute import (
     rewrite_memory,
     strip_attribute,
     take_result_range,
+    write_out_target_memory,
 )
 from mlir_offload.translate.downgrade.call import (
     declaration_of,
@@ -69,6 +71,7 @@ def downgrade(text: str, *, reader: int, location: str = "") -> str:
     _check_layout(text, rows, reader, location)
     if any(row.form == "number" for row in rows):
         text = older_numbers(text)
+    text = older_retained_nodes(text, reader)
     work = _Module(rows, reader, location)
     lines = [work.line(line) for line in text.splitlines(keepends=True)]
     made = annotate_kernels("".join(lines), rows, work.refuse)
@@ -174,6 +177,9 @@ class _Module:
         """Strip, rename or rewrite an attribute."""
         if self.is_metadata(tokens):
             return
+        if row.what == "target-memory":
+            write_out_target_memory(tokens, row)
+            return
         if row.names == ("memory",):
             rewrite_memory(tokens, has_words=row.what != "memory")
             return
@@ -271,6 +277,14 @@ class _Module:
             if token.text == f'!"{row.names[0]}"':
                 tokens[place] = Token(token.kind, f'!"{row.to}"')
 
+    def value(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Replace the value of an attribute in quotes."""
+        names = {f'"{name}"' for name in row.opcodes}
+        values = {f'"{name}"' for name in row.names}
+        for place, token in enumerate(tokens[:-2]):
+            if token.text in names and tokens[place + 2].text in values:
+                tokens[place + 2] = Token(TokenKind.STRING, f'"{row.to}"')
+
     def node_word(self, tokens: _Tokens, row: DowngradeRow) -> None:
         """Strip a word from a node of metadata, with the comma behind it."""
         words = {f'!"{name}"' for name in row.names}
@@ -311,6 +325,7 @@ _CHANGES: Mapping[str, Callable[[_Module, _Tokens, DowngradeRow], None]] = {
     "expression": _Module.expression,
     "flag-name": _Module.flag_name,
     "node-word": _Module.node_word,
+    "value": _Module.value,
     "undeclared": _Module.undeclared,
     "feature": _Module.feature,
 }
@@ -371,7 +386,6 @@ def _appended(text: str, work: _Module) -> str:
     """Return the module with the declarations and the metadata that its new lines name."""
     if not work.declared and not work.ranges:
         return text
-
     present = set(_DECLARED.findall(text))
     lines = [
         f"declare {declaration}\n"

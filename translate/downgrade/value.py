@@ -109,6 +109,6 @@ def _written_out(vector: list[Token], element: str) -> str:
     if words[:1] == ["vscale"]:
         kind = f"<{spell(vector)}>"
         head = f"insertelement ({kind} poison, {element}, i64 0)"
-        mask = f"<{' '.join(words[:4])[: -len(words[3])]}i32>" if len(words) > 3 else kind  # noqa: PLR2004
+        mask = f"<{' '.join(words[:4])} i32>"
         return f"shufflevector ({kind} {head}, {kind} poison, {mask} zeroinitializer)"
     return f"<{', '.join([element] * int(words[0]))}>"
