@@ -288,7 +288,11 @@ def _unused(options: CompileOptions) -> Iterator[str]:
             if endings.get(path, path.suffix) not in PREPROCESSED_SUFFIXES
         )
         yield from (f"{path}: previously preprocessed input" for path in others)
-    yield from (f"argument unused during compilation: '{word}'" for word in options.unused)
+    unused = [*options.unused]
+    if not options.depfile.is_wanted and options.mode is not Mode.RULE:
+        unused += [f"-MF {options.depfile.file}"] if options.depfile.file else []
+        unused += [f"-MT {target}" for target in options.depfile.targets]
+    yield from (f"argument unused during compilation: '{word}'" for word in unused)
 
 
 def _as_clang_shows(name: str, value: str) -> str:

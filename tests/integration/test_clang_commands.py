@@ -180,6 +180,7 @@ def test_files_that_clang_writes_besides_the_object_are_next_to_the_output(
         ("-c m.c -lm", "-lm: 'linker' input unused"),
         ("-c m.c -L.", UNUSED.format("-L.")),
         ("-c m.c -Wl,-x", "-Wl,-x: 'linker' input unused"),
+        ("-c m.c -MF m.d -MT m.x", UNUSED.format("-MF m.d")),
         ("-c m.c -pie", UNUSED.format("-pie")),
         ("-c m.c -s", UNUSED.format("-s")),
         ("-E k.mlir", "k.mlir: previously preprocessed input"),
