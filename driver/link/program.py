@@ -23,6 +23,7 @@ from mlir_offload.driver.compile.linked_image import (
     with_linked_images,
 )
 from mlir_offload.driver.link import error as link_error
+from mlir_offload.driver.link.c_name import c_name_findings
 from mlir_offload.driver.link.device_link import DeviceLink, device_link, link_directory
 from mlir_offload.driver.link.read_files import note_read_files, noting_arguments, uses_lld
 from mlir_offload.driver.link.relocatable_links import DeviceLinkedInputs, isolate_duplicates
@@ -203,7 +204,7 @@ def _check_inputs(
     """Refuse what the link would lose, all of it in one error."""
     twice = repeated_objects(contents, paths)
     findings = check_link((*contents, *context.linked), load_abi(context.consumer))
-    raise_findings((*twice, *findings))
+    raise_findings((*twice, *findings, *c_name_findings(contents)))
     for note in kind_notes(contents):
         show_note(note)
 

@@ -163,3 +163,36 @@ def test_programs_that_other_compilers_link_with_libgomp_run_kernels(
             words = ("-Wl,--no-as-needed", "-x", "c", main, "-x", "none", *inputs, *libraries)
             run_checked(compiler, "-Wno-deprecated", *words, "-o", tmp_path / "app")
             assert run_checked(tmp_path / "app") == "2 8 3\n"
+
+
+NAMED = """
+gpu.module @{name} {{
+  gpu.func @{name}(%m: memref<?xf32>) kernel {{
+    %t = gpu.thread_id x
+    %x = memref.load %m[%t] : memref<?xf32>
+    %y = {operation} %x, %x : f32
+    memref.store %y, %m[%t] : memref<?xf32>
+    gpu.return
+  }}
+}}
+"""
+
+
+@pytest.mark.llvm(22)
+def test_a_kernel_is_not_called_for_a_c_function_of_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = {"atan2f": "arith.mulf", "work": "math.atan2", "fine": "arith.mulf"}
+    for name, operation in named.items():
+        written(tmp_path / f"{name}.mlir", NAMED.format(name=name, operation=operation))
+    compiled = ("--offload-arch=host", "-c", *(f"{name}.mlir" for name in named))
+    run_checked("mlir-offload", *compiled)
+    link = ("mlir-offload", "-shared", "work.o", "-o", "linked.so")
+    done = subprocess.run([*link, "atan2f.o"], capture_output=True, text=True, check=False)
+    assert done.returncode == 6
+    said = (
+        "atan2f.o: error: kernel @atan2f has the name of a C function that kernels of work.o call"
+    )
+    assert said in done.stderr
+    run_checked(*link, "fine.o")

@@ -99,3 +99,11 @@ def load_calls() -> CallTable:
         frozenset(rows["external"]),
         frozenset(rows["runtime"]),
     )
+
+
+def is_c_function(name: str) -> bool:
+    """Say whether kernels for the CPU may call a C function of this name."""
+    calls = load_calls()
+    return (
+        name in calls.libm | calls.external | calls.runtime or name.removesuffix("f") in calls.libm
+    )
