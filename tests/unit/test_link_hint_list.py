@@ -29,6 +29,7 @@ EXECUTED = {
     "name the object that defines the kernel on the link line": "test_the_object_that_defines_a_kernel",
     "its --device-lib=": "test_kernels_call_functions_of_other_files_and_of_libraries",
     "or make it private": "test_one_of_two_kernels_of_one_name_is_renamed",
+    "rename the kernel": "test_a_kernel_is_not_called_for_a_c_function_of_another_file",
     "rename one of the kernels": "test_one_of_two_kernels_of_one_name_is_renamed",
     "compile both files with the same --offload-arch=": "test_kernels_of_one_name_are_compiled_for",
     "or define in this file all that": "test_an_object_that_cannot_be_linked_apart_is_named",
