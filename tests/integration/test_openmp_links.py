@@ -180,15 +180,15 @@ gpu.module @{name} {{
 
 @pytest.mark.llvm(22)
 def test_a_kernel_is_not_called_for_a_c_function_of_another_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mlir_offload: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     named = {"atan2f": "arith.mulf", "work": "math.atan2", "fine": "arith.mulf"}
     for name, operation in named.items():
         written(tmp_path / f"{name}.mlir", NAMED.format(name=name, operation=operation))
     compiled = ("--offload-arch=host", "-c", *(f"{name}.mlir" for name in named))
-    run_checked("mlir-offload", *compiled)
-    link = ("mlir-offload", "-shared", "work.o", "-o", "linked.so")
+    run_checked(*mlir_offload, *compiled)
+    link = (*mlir_offload, "-shared", "work.o", "-o", "linked.so")
     done = subprocess.run([*link, "atan2f.o"], capture_output=True, text=True, check=False)
     assert done.returncode == 6
     said = (
