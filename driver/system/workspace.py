@@ -319,11 +319,9 @@ def open_output(output: Path) -> Iterator[int]:
 
 def _unwritten(output: Path, error: OSError) -> InputOutputError:
     is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-    hint = "free some space, or choose another place with -o"
-    return InputOutputError(
-        f"cannot write {output}: {error.strerror}",
-        hint=hint if is_full else "choose another place with -o",
-    )
+    msg = f"cannot write {output}: {error.strerror}"
+    hint = "choose another place with -o"
+    return InputOutputError(msg, hint=f"free some space, or {hint}" if is_full else hint)
 
 
 @contextlib.contextmanager

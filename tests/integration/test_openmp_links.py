@@ -74,7 +74,7 @@ def test_clangs_openmp_object_links_and_runs_beside_mlir(
     for source, made in zip(sources, (ours, main), strict=True):
         run_checked(*mlir_offload, release, "--offload-arch=host", "-c", source, "-o", made)
 
-    # lld removes the entries of clang's objects unless it is told not to.
+    # By default lld removes the entries of clang's objects.
     for inputs in ((theirs, ours), (ours, theirs, "-Wl,--gc-sections")):
         run_checked(*mlir_offload, release, main, *inputs, "-o", app)
         assert run_checked(app, OMP_TARGET_OFFLOAD="mandatory") == "2 8 21\n"

@@ -9,7 +9,13 @@ from msgspec import Struct
 
 from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.arithmetic import find_arithmetic
-from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls, scalar
+from mlir_offload.translate.cpu.replacement import (
+    Replacement,
+    define,
+    libm_type,
+    load_calls,
+    scalar,
+)
 
 _PURE = "nocallback nofree nosync nounwind speculatable willreturn memory(none)"
 _CLASSIFY = {
@@ -65,7 +71,7 @@ def _libdevice(name: str) -> Replacement | None:
     if not name.startswith("__nv_"):
         return None
     renamed = load_calls().libdevice.get(name, name.removeprefix("__nv_"))
-    if _libm_type(renamed) is not None or renamed in load_calls().external:
+    if libm_type(renamed) is not None or renamed in load_calls().external:
         return Replacement(renamed, takes_context=False)
     return _own_libdevice(name, renamed) or find_arithmetic(_nvvm_name(renamed))
 
@@ -124,22 +130,15 @@ def _sincos(target: str, type_: str) -> Replacement:
     )
 
 
-def _libm_type(name: str) -> str | None:
-    names = load_calls().libm
-    if name in names:
-        return "double"
-    return "float" if name.endswith("f") and name[:-1] in names else None
-
-
 def _external(name: str) -> Replacement | None:
-    if _libm_type(name) is None and name not in load_calls().external:
+    if libm_type(name) is None and name not in load_calls().external:
         return None
     return Replacement(name, takes_context=False)
 
 
 def libm_attributes(name: str) -> str:
     """Return the attributes with which a libm function can be vectorised under a predicate."""
-    return _PURE if _libm_type(name) is not None else ""
+    return _PURE if libm_type(name) is not None else ""
 
 
 def c_function(intrinsic: str) -> str:
@@ -172,7 +171,7 @@ class VectorForms(Struct, frozen=True):
 
 def vector_forms(name: str) -> VectorForms | None:
     """Return how LLVM calls a function for several lanes; None where it knows that, or there is no way."""
-    type_ = _libm_type(name)
+    type_ = libm_type(name)
     if (
         type_ is None
         or name.removesuffix("f" if type_ == "float" else "") not in load_calls().vectorized

@@ -101,9 +101,15 @@ def load_calls() -> CallTable:
     )
 
 
+def libm_type(name: str) -> str | None:
+    """Return the type of the numbers that a function of libm takes; None for another name."""
+    names = load_calls().libm
+    if name in names:
+        return "double"
+    return "float" if name.endswith("f") and name[:-1] in names else None
+
+
 def is_c_function(name: str) -> bool:
     """Say whether kernels for the CPU may call a C function of this name."""
     calls = load_calls()
-    return (
-        name in calls.libm | calls.external | calls.runtime or name.removesuffix("f") in calls.libm
-    )
+    return libm_type(name) is not None or name in calls.external or name in calls.runtime

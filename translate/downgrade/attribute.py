@@ -87,7 +87,7 @@ def rewrite_memory(tokens: list[Token], *, has_words: bool) -> None:
 
 
 def write_out_target_memory(tokens: list[Token], row: DowngradeRow) -> None:
-    """Name both locations where one word stands for them."""
+    """Name both locations instead of the one word for both."""
     (name,) = row.names
     for place in reversed(range(len(tokens) - 2)):
         if tokens[place].text == f"{name}:":
