@@ -75,7 +75,9 @@ def _guarded(arguments: tuple[str, ...]) -> int:
     runner = ProcessRunner()
     report().start(MessageOptions(), os.environ)
     status = _caught(partial(_run_subcommand, arguments, runner), runner)
-    return _caught(partial(_finish, status), runner)
+    status = _caught(partial(_finish, status), runner)
+    runner.close()
+    return status
 
 
 def _caught(action: Callable[[], int], runner: ProcessRunner) -> int:

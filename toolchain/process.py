@@ -9,18 +9,22 @@ import shlex
 import signal
 import subprocess
 import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct, field
 
-from mlir_offload.toolchain import limit
+from mlir_offload.toolchain import fork_server, limit
 from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
+from mlir_offload.toolchain.fork_server import Fork, ForkServers
 from mlir_offload.toolchain.pattern import pattern
 
 _BACKGROUND_NICENESS = 15
 # How long a program that takes too long has to unwind before it is killed.
 _GRACE_S = 5.0
+# The settings of the dynamic loader (ld.so(8)).
+_LOADER = ("LD_", "GLIBC_")
 Environment = tuple[tuple[str, str], ...]
 
 
@@ -47,6 +51,12 @@ class Command(Struct, frozen=True):
     def shares_jobs(self) -> bool:
         """Return whether the program is told to ask the jobserver for its jobs."""
         return any(argument.endswith("-jobs=jobserver") for argument in self.argv)
+
+    @property
+    def needs_start(self) -> bool:
+        """Return whether a fork of the loaded program would not do the same, or could not be ended in time."""
+        loads_otherwise = any(name.startswith(_LOADER) for name, _ in self.environment)
+        return loads_otherwise or bool(self.inherited) or self.limit_s is not None
 
     def __str__(self) -> str:
         """Return a line that can be pasted into a shell."""
@@ -77,13 +87,17 @@ class Runner(Protocol):
 
 
 class ProcessRunner(Struct):
-    """Run real programs, each in a process group of its own, so that all can be ended together."""
+    """Run real programs, each in a process group of its own, so that all can be ended together.
 
-    _children: set[subprocess.Popen[str]] = field(default_factory=set)
+    Those that have a fork server are loaded once.
+    """
+
+    fork_servers: ForkServers | None = None
+    _children: set[subprocess.Popen[str] | Fork] = field(default_factory=set)
     # Reentrant: a signal handler calls stop() in the thread that may hold the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _stopping: bool = False
-    _starting_thread: int | None = None
+    _starting_threads: set[int] = field(default_factory=set)
 
     def run(self, command: Command, *, input_text: str | None = None) -> Completed:
         """Run the command to its end.
@@ -92,6 +106,10 @@ class ProcessRunner(Struct):
         longer than it may, InputOutputError where a limit of the system ended it, KeyboardInterrupt where all were told to stop: how this one ended means
         nothing then.
         """
+        if input_text is None:
+            completed = self._run_fork(command)
+            if completed is not None:
+                return completed
         child = self._start(command, has_input=input_text is not None)
         try:
             stdout, stderr = child.communicate(input_text, timeout=command.limit_s)
@@ -112,6 +130,29 @@ class ProcessRunner(Struct):
             if reached is not None:
                 raise reached
         return Completed(command, child.returncode, stdout, stderr)
+
+    def _run_fork(self, command: Command) -> Completed | None:
+        """Run the command in a fork of the loaded program; return None unless that ended well.
+
+        It is started then: what an error looks like is the program's own matter.
+        """
+        if self.fork_servers is None or command.needs_start:
+            return None
+        fork = self._start_fork(self.fork_servers, command)
+        if fork is None:
+            return None
+        try:
+            status = fork.wait()
+            printed = fork.printed()
+        except KeyboardInterrupt:
+            fork_server.end(fork, _GRACE_S)
+            raise
+        finally:
+            self.forget(fork)
+            fork.close()
+        if self._stopping:
+            raise KeyboardInterrupt
+        return Completed(command, 0, *printed) if status == 0 else None
 
     def talk(self, command: Command) -> Conversation:
         """Start a program that answers each line on its standard input with a line.
@@ -142,7 +183,7 @@ class ProcessRunner(Struct):
         the exception raised, as soon as it is.
         """
         self.stop()
-        if self._starting_thread != threading.get_ident():
+        if threading.get_ident() not in self._starting_threads:
             raise KeyboardInterrupt
 
     @property
@@ -150,7 +191,7 @@ class ProcessRunner(Struct):
         """Return whether every child was asked to end."""
         return self._stopping
 
-    def forget(self, child: subprocess.Popen[str]) -> None:
+    def forget(self, child: subprocess.Popen[str] | Fork) -> None:
         """Do not end a child that has ended."""
         with self._lock:
             self._children.discard(child)
@@ -163,24 +204,54 @@ class ProcessRunner(Struct):
         for child in children:
             _terminate(child)
 
+    def close(self) -> None:
+        """Let the fork servers end."""
+        if self.fork_servers is not None:
+            self.fork_servers.close()
+
+    def _start_fork(self, servers: ForkServers, command: Command) -> Fork | None:
+        environment = {**os.environ, **dict(command.environment)}
+        thread = threading.get_ident()
+        self._starting_threads.add(thread)
+        try:
+            # Not held while a server is loaded and forks: other programs start meanwhile.
+            with self._lock:
+                if self._stopping:
+                    raise KeyboardInterrupt
+                found = servers.find(command.argv[0], dict(os.environ), _open_server)
+            if found is None:
+                return None
+            server, entry = found
+            fork = server.fork(entry, command.argv, environment, command.cwd)
+            if fork is None:
+                return None
+            with self._lock:
+                self._children.add(fork)
+        finally:
+            self._starting_threads.discard(thread)
+        if self._stopping:
+            fork_server.end(fork, _GRACE_S)
+            self.forget(fork)
+            raise KeyboardInterrupt
+        _set_priority(command, fork.pid)
+        return fork
+
     def _start(
         self, command: Command, *, has_input: bool, keeps_stderr: bool = False
     ) -> subprocess.Popen[str]:
         with self._lock:
             if self._stopping:
                 raise KeyboardInterrupt
-            self._starting_thread = threading.get_ident()
+            self._starting_threads.add(threading.get_ident())
             try:
                 child = _open(command, has_input=has_input, keeps_stderr=keeps_stderr)
                 self._children.add(child)
             finally:
-                self._starting_thread = None
+                self._starting_threads.discard(threading.get_ident())
             if self._stopping:
                 _end(child)
                 raise KeyboardInterrupt
-        if command.in_background:
-            with contextlib.suppress(ProcessLookupError):
-                os.setpriority(os.PRIO_PROCESS, child.pid, _BACKGROUND_NICENESS)
+        _set_priority(command, child.pid)
         return child
 
 
@@ -243,7 +314,27 @@ def _open(
         ) from error
 
 
-def _terminate(child: subprocess.Popen[str]) -> None:
+def _open_server(program: str, environment: Mapping[str, str], socket: int) -> Callable[[], object]:
+    """Start a program that becomes a fork server. If it does not, nobody is interested in what it does."""
+    null = subprocess.DEVNULL
+    return subprocess.Popen(
+        (program,),
+        stdin=null,
+        stdout=null,
+        stderr=null,
+        env=environment,
+        pass_fds=(socket,),
+        process_group=0,
+    ).wait
+
+
+def _set_priority(command: Command, pid: int) -> None:
+    if command.in_background:
+        with contextlib.suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, pid, _BACKGROUND_NICENESS)
+
+
+def _terminate(child: subprocess.Popen[str] | Fork) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGTERM)
 

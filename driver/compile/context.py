@@ -29,8 +29,9 @@ from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.system import depfile
 from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.driver.system.workspace import open_workspace
+from mlir_offload.driver.tools import loaded
 from mlir_offload.driver.tools.choose import FoundTools, choose_slots, choose_source_time
-from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.process import ProcessRunner, Runner
 
 if TYPE_CHECKING:
     from mlir_offload.driver.step.launcher import LaunchedSteps, Launcher
@@ -289,6 +290,8 @@ class Build(Struct, frozen=True):
             dry_run=self.options.dry_run,
             sources=sources or {},
         )
+        if isinstance(self.runner, ProcessRunner) and _lowers(self.options):
+            loaded.load_tools_once(self.runner, tools.releases, is_dry=self.options.dry_run)
         context = BuildContext(
             self.options,
             tools.releases,
@@ -308,6 +311,10 @@ class Build(Struct, frozen=True):
             launcher, program, tools.releases, tools.cuda, tools.rocm
         )
         return replace(context, launched=launched)
+
+
+def _lowers(options: CompileOptions) -> bool:
+    return any(source.suffix in MLIR_SUFFIXES for source in sources(options))
 
 
 @contextlib.contextmanager

@@ -21,11 +21,11 @@ WRONG = ("Traceback", "no LLVM", "not installed", "apt install", "wrong in the p
 @pytest.mark.parametrize(
     ("kind", "most", "words"),
     [
-        (FILES, 12, COMPILE),
+        (FILES, 10, COMPILE),
         (FILES, 14, COMPILE),
         (FILES, 16, COMPILE),
         (FILES, 16, BUILD),
-        (FILES, 12, ("inspect", "saxpy.mlir")),
+        (FILES, 10, ("inspect", "saxpy.mlir")),
         (FILES, 13, ("bundle", "-o", "b.mob", "saxpy.mlir")),
         (MEMORY, 100_000 << 10, COMPILE),
         (MEMORY, 300_000 << 10, COMPILE),
@@ -48,7 +48,7 @@ def test_a_low_limit_is_named(
     )
     said = done.stderr
     # What some files suffice for is done.
-    assert done.returncode in ({7} if kind == MEMORY or most <= 12 else {0, 7}), said
+    assert done.returncode in ({7} if kind == MEMORY or most <= 10 else {0, 7}), said
     assert not any(word in said for word in WRONG), said
     if done.returncode:
         assert ("ulimit -n" if kind == FILES else "ulimit -v") in said

@@ -71,6 +71,9 @@ class RecordedTools:
             file.write_bytes(b"#!/bin/false\n")
             file.chmod(0o755)
 
+    def close(self) -> None:
+        """Do nothing: nothing is loaded."""
+
     def run(self, command: Command, *, input_text: str | None = None) -> Completed:
         """Write the output; say the release where that is asked for."""
         assert input_text is None

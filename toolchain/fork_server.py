@@ -1,0 +1,176 @@
+"""Programs that are loaded once and forked for each use.
+
+To load mlir-opt or clang, with the relocations and constructors of LLVM's libraries, takes 20 to 35 ms of processor
+time, a fork of the loaded program 3. A library that is loaded into the program (`data/fork_server.c`, by LD_PRELOAD)
+makes it wait for requests before it enters main(). The caller starts a program as ever where that does not work, as
+with a script or a static program.
+"""
+
+from __future__ import annotations
+
+# The module `socket` makes enumerations of all its constants, which takes 7 ms of each call.
+import _socket
+import contextlib
+import os
+import select
+import signal
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct, field
+
+SOURCE = Path(__file__).parent / "data" / "fork_server.c"
+PROGRAM, MLIR_TRANSLATE = 0, 1
+"""What a fork enters: main() of its program, or that of mlir-translate, which libMLIR has, too."""
+
+_SOCKET_VARIABLE = "MLIR_OFFLOAD_FORK_SERVER"
+_PRELOAD = "LD_PRELOAD"
+_HEADER = struct.Struct("=III")
+_DESCRIPTORS = struct.Struct("=iiii")
+_ANSWER = struct.Struct("=i")
+_ELF = b"\x7fELF"
+# What the dynamic loader takes for the end of a name in LD_PRELOAD, or replaces.
+_NOT_IN_PRELOAD = frozenset(": \t\n$")
+
+
+class Fork(Struct, eq=False):
+    """A fork of a loaded program, in a process group of its own."""
+
+    pid: int
+    _answers: int
+    _outputs: tuple[int, int]
+
+    def wait(self, limit_s: float | None = None) -> int | None:
+        """Return its exit status (negative: signal), None if it is unknown, or at the time limit."""
+        polled = select.poll()
+        polled.register(self._answers, select.POLLIN)
+        if not polled.poll(None if limit_s is None else 1000 * limit_s):
+            return None
+        status = _read_answer(self._answers)
+        return None if status is None else os.waitstatus_to_exitcode(status)
+
+    def printed(self) -> tuple[str, str]:
+        """Return what it has written to standard output and standard error."""
+        output, errors = (_read_text(descriptor) for descriptor in self._outputs)
+        return output, errors
+
+    def close(self) -> None:
+        """Close its files."""
+        for descriptor in (self._answers, *self._outputs):
+            os.close(descriptor)
+
+
+class ForkServer(Struct, eq=False):
+    """A program that is loaded and waits for requests; `wait` waits for its end."""
+
+    _requests: _socket.socket
+    wait: Callable[[], object]
+
+    def fork(
+        self, entry: int, argv: tuple[str, ...], environment: Mapping[str, str], cwd: Path | None
+    ) -> Fork | None:
+        """Return a fork that has begun, None if there can be none."""
+        words = (*argv, *(f"{name}={value}" for name, value in environment.items()))
+        text = "".join(f"{word}\0" for word in words).encode("utf-8", "surrogateescape")
+        message = _HEADER.pack(entry, len(argv), len(environment)) + text
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours, _no_errors():
+            directory = os.open(cwd or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            theirs.callback(os.close, directory)
+            answers, answer = os.pipe()
+            ours.callback(os.close, answers)
+            theirs.callback(os.close, answer)
+            outputs = (os.memfd_create("stdout"), os.memfd_create("stderr"))
+            for output in outputs:
+                ours.callback(os.close, output)
+            descriptors = _DESCRIPTORS.pack(directory, *outputs, answer)
+            rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)
+            self._requests.sendmsg([message], [rights])
+            theirs.close()
+            pid = _read_answer(answers)
+            if pid:
+                ours.pop_all()
+                return Fork(pid, answers, outputs)
+        return None
+
+    def close(self) -> None:
+        """Let it end. Its forks go on."""
+        self._requests.close()
+
+
+def _no_errors() -> contextlib.AbstractContextManager[None]:
+    """Suppress the errors of a system that is out of something: a program that is started reports them."""
+    return contextlib.suppress(OSError)
+
+
+def _read_answer(descriptor: int) -> int | None:
+    data = os.read(descriptor, _ANSWER.size)
+    return _ANSWER.unpack(data)[0] if len(data) == _ANSWER.size else None
+
+
+def _read_text(descriptor: int) -> str:
+    data = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+    return data.decode("utf-8", "surrogateescape").replace("\r\n", "\n").replace("\r", "\n")
+
+
+Start = Callable[[str, Mapping[str, str], int], Callable[[], object]]
+"""Starts a program, with an environment and a descriptor that stays open; returns what waits for its end."""
+
+
+class ForkServers(Struct):
+    """The fork servers of a process; `entries` tells which program has the main() of another, too."""
+
+    library: Path
+    entries: Mapping[str, tuple[str, int]]
+    _servers: dict[str, ForkServer] = field(default_factory=dict)
+
+    def find(
+        self, program: str, environment: Mapping[str, str], start: Start
+    ) -> tuple[ForkServer, int] | None:
+        """Return the server for a program and what to enter; it is started at the first use."""
+        if program not in self.entries:
+            return None
+        name, entry = self.entries[program]
+        if name not in self._servers:
+            self._servers[name] = self._open(name, environment, start)
+        return self._servers[name], entry
+
+    def _open(self, program: str, environment: Mapping[str, str], start: Start) -> ForkServer:
+        before = environment.get(_PRELOAD)
+        preloaded = str(self.library) if not before else f"{self.library}:{before}"
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        with contextlib.closing(theirs):
+            changed = {_PRELOAD: preloaded, _SOCKET_VARIABLE: str(theirs.fileno())}
+            return ForkServer(ours, start(program, {**environment, **changed}, theirs.fileno()))
+
+    def close(self) -> None:
+        """Let all servers end, and wait for that: what they took of the processor counts as ours."""
+        servers = list(self._servers.values())
+        self._servers.clear()
+        for server in servers:
+            server.close()
+        for server in servers:
+            server.wait()
+
+
+def can_be_preloaded(library: Path) -> bool:
+    """Say whether the dynamic loader finds a library by this name."""
+    return _NOT_IN_PRELOAD.isdisjoint(str(library))
+
+
+def can_be_forked(program: Path) -> bool:
+    """Say whether a program is no script, whose interpreter would be the server."""
+    try:
+        with program.open("rb") as stream:
+            return stream.read(len(_ELF)) == _ELF
+    except OSError:
+        return False
+
+
+def end(fork: Fork, grace_s: float) -> None:
+    """End a fork, at once where it does not heed being asked to."""
+    for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(fork.pid, number)
+        if fork.wait(limit_s) is not None:
+            return
