@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -16,6 +18,9 @@ from mlir_offload.toolchain.process import Command, ProcessRunner
 if TYPE_CHECKING:
     from mlir_offload.driver.tools.releases import Releases
     from mlir_offload.toolchain.llvm import LlvmToolchain
+
+_FLAGS = ("-O1", "-std=c11", "-w", "-shared", "-fPIC")
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def load_tools_once(runner: ProcessRunner, releases: Releases, *, is_dry: bool) -> None:
@@ -42,13 +47,13 @@ def _entries(releases: Releases) -> dict[str, tuple[str, int]]:
 
 
 def _fork_library(runner: ProcessRunner, llvm: LlvmToolchain, *, is_dry: bool) -> Path | None:
-    """Return the library; it is compiled by the first call, and kept. None if that fails."""
+    """Return the library; the first call compiles and keeps it. None if that fails, or it may be another's."""
     source = fork_server.SOURCE.read_bytes()
     kept = user_cache(os.environ) / "fork-server" / f"{sha256(source).hexdigest()[:32]}.so"
     if not fork_server.can_be_preloaded(kept):
         return None
-    if kept.exists():
-        return kept
+    with suppress(OSError):
+        return kept if _is_ours(kept.stat()) else None
     clang = dict(llvm.tools).get("clang")
     if is_dry or clang is None:
         return None
@@ -56,12 +61,15 @@ def _fork_library(runner: ProcessRunner, llvm: LlvmToolchain, *, is_dry: bool) -
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryDirectory() as folder:
             made = Path(folder, kept.name)
-            flags = ("-O1", "-std=c11", "-w", "-shared", "-fPIC")
-            argv = (str(clang), *flags, str(fork_server.SOURCE), "-o", str(made))
-            completed = runner.run(Command(argv))
-            if completed.returncode != 0:
+            argv = (str(clang), *_FLAGS, str(fork_server.SOURCE), "-o", str(made))
+            if runner.run(Command(argv)).returncode != 0:
                 return None
             replace_bytes(kept, made.read_bytes())
     except (OSError, MlirOffloadError):
         return None
     return kept
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    """Say whether nobody else can have written the file."""
+    return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
