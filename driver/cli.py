@@ -90,7 +90,7 @@ def _caught(action: Callable[[], int], runner: ProcessRunner) -> int:
     except KeyboardInterrupt:
         show("mlir-offload: interrupted")
         return _INTERRUPTED
-    except (OSError, MemoryError, RuntimeError, ImportError) as error:
+    except (OSError, MemoryError, RuntimeError, ImportError, SystemError) as error:
         known = _of_the_system(error)
         if known is None:
             raise
@@ -166,7 +166,10 @@ def _expanded(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Path, 
 
 def _of_the_system(error: Exception) -> InputOutputError | None:
     """Return the error for what the system refused; None for what is our own fault."""
-    if isinstance(error, MemoryError):
+    # Python that gets no memory in the middle of an import says "error return without exception set".
+    if isinstance(error, MemoryError) or (
+        isinstance(error, SystemError) and limit.is_memory_limited()
+    ):
         return limit.limit_error("mlir-offload", errno.ENOMEM)
     if not isinstance(error, OSError):
         return limit.limit_in_text("mlir-offload", str(error))

@@ -53,12 +53,13 @@ def limit_error(what: str, number: int | None) -> InputOutputError | None:
 def limit_in_text(what: str, text: str) -> InputOutputError | None:
     """Return the error for what a program printed, if a limit is the cause of its failure."""
     number = next((number for number, said in _SAID.items() if said.search(text)), None)
-    if number == errno.EAGAIN and _NO_THREAD.search(text) and _is_memory_limited():
+    if number == errno.EAGAIN and _NO_THREAD.search(text) and is_memory_limited():
         number = errno.ENOMEM
     return limit_error(what, number)
 
 
-def _is_memory_limited() -> bool:
+def is_memory_limited() -> bool:
+    """Say whether there is a limit of the address space."""
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
@@ -67,6 +68,6 @@ def limit_of_program(program: str, returncode: int, stderr: str) -> InputOutputE
     if returncode == 0:
         return None
     what = f"{program} failed"
-    if returncode in _ENDS_WITHOUT_MEMORY and _is_memory_limited():
+    if returncode in _ENDS_WITHOUT_MEMORY and is_memory_limited():
         return limit_error(what, errno.ENOMEM)
     return limit_in_text(what, stderr)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,3 +67,29 @@ def test_a_thread_without_a_stack_is_a_matter_of_memory(most: int, is_limited: b
         resource.setrlimit(MEMORY, before)
     assert error is not None
     assert ("ulimit -v" in error.hint) is is_limited
+
+
+_RAISING = """\
+from mlir_offload.driver import cli
+
+def fail(*_):
+    raise SystemError("error return without exception set")
+
+cli._dispatch = fail
+cli.main(["inspect", "x"])
+"""
+
+
+@pytest.mark.parametrize("is_limited", [True, False])
+def test_an_import_that_gets_no_memory_is_a_matter_of_memory(is_limited: bool) -> None:  # noqa: FBT001
+    most = 1 << 40 if is_limited else resource.RLIM_INFINITY
+    done = subprocess.run(
+        [sys.executable, "-c", _RAISING],
+        preexec_fn=lambda: resource.setrlimit(MEMORY, (most, resource.RLIM_INFINITY)),
+        env={**os.environ, "PYTHONPATH": str(EXAMPLES.parents[1] / ".importroot")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == (7 if is_limited else 1)
+    assert ("ulimit -v" in done.stderr) is is_limited
