@@ -28,7 +28,8 @@ from mlir_offload.driver.compile.outputs import (
 )
 from mlir_offload.driver.link import program
 from mlir_offload.driver.link import runtime as link_runtime
-from mlir_offload.driver.message.report import render_times, show, show_note
+from mlir_offload.driver.message import text as message_text
+from mlir_offload.driver.message.report import show, show_note
 from mlir_offload.driver.option import link_line
 from mlir_offload.driver.option.checks import check_flags, warn_of_unused
 from mlir_offload.driver.option.command_line import (
@@ -159,7 +160,7 @@ def build_with(opened: Build) -> BuildContext:
         if options.manifest is not None:
             manifest.write_manifest(context)
     if options.time_report:
-        show(render_times(context.executor.times))
+        show(message_text.render_times(context.executor.times))
     return context
 
 

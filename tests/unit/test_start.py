@@ -53,6 +53,7 @@ NEVER = {
     ),
     *("concurrent.futures", "importlib.metadata", "importlib.resources"),
     *("mlir_offload.driver.message.diagnostic", "mlir_offload.driver.option.pipeline_file"),
+    *("mlir_offload.driver.option.subcommand", "mlir_offload.driver.message.text"),
     *("mlir_offload.driver.compile.guard", "mlir_offload.toolchain.amdgpu"),
 }
 # What reads and judges files that the call does not make.
