@@ -190,7 +190,7 @@ def finish_object(
     # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
     embedded = host.with_name("host.embedded.ll")
     _embed(context, source, split, device, host, embedded)
-    embedded = downgrade.downgraded_text(context, embedded, context.host_reader, str(source))
+    embedded = context.text_for(context.host_reader, embedded, source)
     if embeds:
         whole = host.with_name("host.whole.ll")
         embed.embed_runtime(context, embedded, whole)

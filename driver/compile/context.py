@@ -9,6 +9,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from mlir_offload.driver.option.compile_options import (
     CompileOptions,
     Mode,
 )
+from mlir_offload.driver.step import downgrade as step_downgrade
 from mlir_offload.driver.step import launcher as step_launcher
 from mlir_offload.driver.step import rule as step_rule
 from mlir_offload.driver.step.execute import Executor
@@ -254,6 +256,19 @@ class BuildContext(Struct, frozen=True):
         """Return when a file that was started early is there; raise what went wrong on the way."""
         if file in self.pending:
             self.pending[file].result()
+
+    def text_for(self, reader: int, text: Path, source: Path, *, decides: bool = False) -> Path:
+        """Return LLVM IR text that a release of LLVM reads: the text itself where it lowered too.
+
+        Raises CompatibilityError for a construct of `source` that has no form in that release.
+        """
+        if reader >= self.mlir.version.major:
+            return text
+        output = text.with_name(f"{text.stem}.for{reader}.ll")
+        step = step_downgrade.Downgrade(
+            source=text, reader=reader, location=str(source), output=output
+        )
+        return self.executor.once(output, partial(self.executor.step, step, decides=decides))
 
     def is_lowered(self, text: Path) -> bool:
         """Say whether a module was lowered to this file together with others; wait for that."""

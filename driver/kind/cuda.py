@@ -76,9 +76,7 @@ def _make_bitcode(
 ) -> ImageFile:
     """Make bitcode by the clang of the linking LLVM."""
     # Whether it can be is known then, in a dry run too.
-    older = compile_downgrade.downgraded_text(
-        context, lowered, context.consumer, str(source), decides=True
-    )
+    older = context.text_for(context.consumer, lowered, source, decides=True)
     image = _image_file(context, lowered, target)
     is_assembled = context.options.needs_ptxas
     code = NvptxCode(context, source, module, older, image, context.llvm, is_assembled)
@@ -100,7 +98,7 @@ def _make_cubin(
     """Make a cubin, by the clang of the lowering LLVM where there is one."""
     executor, cuda = context.executor, context.cuda
     llvm = context.mlir if context.mlir.has("clang") else context.llvm
-    text = compile_downgrade.downgraded_text(context, lowered, llvm.version.major, str(source))
+    text = context.text_for(llvm.version.major, lowered, source)
     image = ImageFile(lowered.with_suffix(f".{target.arch}.o"), target)
     ready, codegen, libdevice = NvptxCode(context, source, module, text, image, llvm).prepare()
     assembly = compile_kept_ptx.assembly_file(image)
