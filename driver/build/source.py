@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.build import linked
 from mlir_offload.driver.compile import (
     clang_error,
     downgrade,
@@ -37,7 +38,6 @@ from mlir_offload.driver.compile.normalize import (
     runs_transform_scripts,
     works_on_host_memory,
 )
-from mlir_offload.driver.link import non_rdc_object
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.step import image_file
 from mlir_offload.driver.step.split_file import ModuleFile, Split, SplitFiles, load_split_files
@@ -219,12 +219,7 @@ def _make_linkable(
 
     made = embedded.with_name("host.o")
     _make_object(context, embedded, made)
-    if device:
-        non_rdc_object.make_non_rdc_object(context, source, made, device, output)
-    elif context.options.mode is Mode.OBJECT:
-        non_rdc_object.add_memref_copy(context, made, output)
-    else:
-        context.executor.place(made, output)
+    linked.finish_non_rdc(context, source, made, device, output)
 
 
 def make_images(
