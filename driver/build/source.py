@@ -18,7 +18,7 @@ from mlir_offload.driver.compile import (
     launched,
     linked_image,
 )
-from mlir_offload.driver.compile.context import BuildContext, clang_depfile_arguments
+from mlir_offload.driver.compile.context import BuildContext, clang_depfile_arguments, host_command
 from mlir_offload.driver.compile.device import (
     compile_device,
     lower_device,
@@ -26,7 +26,6 @@ from mlir_offload.driver.compile.device import (
     lowered_text,
     ordered_targets,
 )
-from mlir_offload.driver.compile.host_code import dump_arguments, host_command
 from mlir_offload.driver.compile.kind_build import (
     DeviceModule,
     build_of,
@@ -38,6 +37,7 @@ from mlir_offload.driver.compile.normalize import (
     runs_transform_scripts,
     works_on_host_memory,
 )
+from mlir_offload.driver.compile.outputs import dump_arguments
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.step import image_file
 from mlir_offload.driver.step.split_file import ModuleFile, Split, SplitFiles, load_split_files
