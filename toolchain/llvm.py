@@ -22,6 +22,7 @@ from mlir_offload.toolchain.tool import (
     ToolVersion,
     is_program,
     load_llvm_table,
+    paths_like,
     probe_version,
 )
 
@@ -153,7 +154,7 @@ def inspect_llvm(
         spelled = {name: file if file in present else name for name, file in spelled.items()}
     files = {name: bin_folder / file for name, file in spelled.items() if file in present}
     # Of a prefix, `share/clang` is a folder.
-    tools = tuple((name, path) for name, path in files.items() if not path.is_dir())
+    tools = tuple((name, path) for name, path in files.items() if not os.path.isdir(path))  # noqa: PTH112 (a dozen for each release)
     if not any(name in dict(tools) for name in load_llvm_table().anchors):
         return None
     prefix = bin_folder.parent
@@ -229,7 +230,7 @@ def _version_problem(table: LlvmTable, versions: Sequence[ToolVersion]) -> str:
 def _find_libomptarget(prefix: Path, major: int, directories: Sequence[str]) -> Path | None:
     """Return the library of this release; the versioned name is there without the -dev package."""
     for directory in directories:
-        for path in sorted((prefix / directory).glob("libomptarget.so*"), reverse=True):
+        for path in sorted(paths_like(prefix / directory, "libomptarget.so*"), reverse=True):
             match = _OMP_MAJOR.match(path.resolve().name)
             if match is None or int(match[1]) == major:
                 return path
@@ -243,7 +244,7 @@ def find_llvm_library(prefix: Path, major: int) -> Path | None:
     if major < table.library_since:
         return None
     for directory in table.library_directories_of(prefix):
-        found = sorted((prefix / directory).glob(f"libLLVM.so.{major}.*"))
+        found = sorted(paths_like(prefix / directory, f"libLLVM.so.{major}.*"))
         if found:
             return found[-1]
     return None

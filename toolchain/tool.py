@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from functools import cache, total_ordering
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
-from mlir_offload.toolchain.pattern import pattern
+from mlir_offload.toolchain.pattern import compiled, pattern
 from mlir_offload.toolchain.process import Command, Runner, describe_status
 from mlir_offload.toolchain.tables import load_table
 
@@ -73,10 +74,32 @@ class ProbedVersion(Struct, frozen=True):
     reason: str = ""
 
 
+_WILD = frozenset("*?[")
+
+
 def is_program(path: Path) -> bool:
     """Say whether the path is a file that this user may start."""
     # Path.is_file would raise in a folder that this user may not enter.
     return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
+
+
+def paths_like(folder: Path, form: str) -> list[Path]:
+    """Return what `Path.glob` finds below a folder, without compiling its patterns anew in each call."""
+    found = [folder]
+    *parents, last = form.split("/")
+    for part in parents:
+        found = [path for above in found for path in _children_like(above, part)]
+    children = [path for above in found for path in _children_like(above, last)]
+    return [path for path in children if os.path.lexists(path)]
+
+
+def _children_like(folder: Path, form: str) -> Iterator[Path]:
+    if _WILD.isdisjoint(form):
+        yield folder / form
+        return
+    matches = compiled(translate(form)).match
+    with contextlib.suppress(OSError):
+        yield from (folder / name for name in os.listdir(folder) if matches(name))  # noqa: PTH208 (names are enough)
 
 
 def probe_version(runner: Runner, program: Path, pattern: re.Pattern[str]) -> ProbedVersion:

@@ -51,7 +51,7 @@ NEVER = {
         "ctypes",
         "asyncio",
     ),
-    *("concurrent.futures", "importlib.metadata", "importlib.resources"),
+    *("concurrent.futures", "importlib.metadata", "importlib.resources", "shutil", "lzma"),
     *("mlir_offload.driver.message.diagnostic", "mlir_offload.driver.option.pipeline_file"),
     *("mlir_offload.driver.option.subcommand", "mlir_offload.driver.message.text"),
     *("mlir_offload.driver.compile.guard", "mlir_offload.toolchain.amdgpu"),
