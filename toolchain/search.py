@@ -146,7 +146,7 @@ def _usual_bin_folders(places: SearchPlaces) -> Iterator[_Candidate]:
 
 def _anchor_pattern() -> re.Pattern[str]:
     names = "|".join(re.escape(name) for name in load_llvm_table().anchors)
-    return compiled(rf"({names})(-\d+)?")
+    return compiled(rf"^({names})(-\d+)?$", re.MULTILINE)
 
 
 def _anchors_on_path(path: Iterable[Path], pattern: re.Pattern[str]) -> Iterator[Path]:
@@ -156,7 +156,8 @@ def _anchors_on_path(path: Iterable[Path], pattern: re.Pattern[str]) -> Iterator
             names = os.listdir(folder)  # noqa: PTH208 (names are enough, and /usr/bin has thousands)
         except OSError:
             continue
-        yield from (folder / name for name in sorted(names) if pattern.fullmatch(name))
+        found = sorted(match[0] for match in pattern.finditer("\n".join(names)))
+        yield from (folder / name for name in found)
 
 
 def _home(program: Path, pattern: re.Pattern[str]) -> tuple[Path, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -85,21 +84,23 @@ def is_program(path: Path) -> bool:
 
 def paths_like(folder: Path, form: str) -> list[Path]:
     """Return what `Path.glob` finds below a folder, without compiling its patterns anew in each call."""
-    found = [folder]
-    *parents, last = form.split("/")
-    for part in parents:
-        found = [path for above in found for path in _children_like(above, part)]
-    children = [path for above in found for path in _children_like(above, last)]
-    return [path for path in children if os.path.lexists(path)]
+    found = [str(folder).rstrip("/")]
+    for part in form.split("/"):
+        if _WILD.isdisjoint(part):
+            found = [f"{above}/{part}" for above in found]
+        else:
+            matches = compiled(translate(part)).match
+            found = [
+                f"{above}/{name}" for above in found for name in _names(above) if matches(name)
+            ]
+    return [Path(path) for path in found if os.path.lexists(path)]
 
 
-def _children_like(folder: Path, form: str) -> Iterator[Path]:
-    if _WILD.isdisjoint(form):
-        yield folder / form
-        return
-    matches = compiled(translate(form)).match
-    with contextlib.suppress(OSError):
-        yield from (folder / name for name in os.listdir(folder) if matches(name))  # noqa: PTH208 (names are enough)
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 (names are enough)
+    except OSError:
+        return []
 
 
 def probe_version(runner: Runner, program: Path, pattern: re.Pattern[str]) -> ProbedVersion:
