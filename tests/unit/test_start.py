@@ -51,7 +51,7 @@ NEVER = {
         "ctypes",
         "asyncio",
     ),
-    *("concurrent.futures", "importlib.metadata", "importlib.resources", "shutil", "lzma"),
+    *("concurrent.futures", "importlib.metadata", "importlib.resources", "json", "shutil", "lzma"),
     *("mlir_offload.driver.message.diagnostic", "mlir_offload.driver.option.pipeline_file"),
     *("mlir_offload.driver.option.subcommand", "mlir_offload.driver.message.text"),
     *("mlir_offload.driver.compile.guard", "mlir_offload.toolchain.amdgpu"),
@@ -85,7 +85,6 @@ OTHER_KINDS = frozenset(
 )
 # A compilation comes to these while its first programs run.
 LATER = {
-    "json",
     "mlir_offload.driver.build.source",
     "mlir_offload.driver.step.split_file",
 }
