@@ -95,8 +95,11 @@ def find_llvm(places: SearchPlaces) -> tuple[LlvmInstallation, ...]:
     else:
         candidates = _usual_bin_folders(places)
     found = {}
+    resolved = {}
     for folder, suffix, source, fills_up in candidates:
-        key = (folder.resolve(), suffix, fills_up)
+        if folder not in resolved:
+            resolved[folder] = folder.resolve()
+        key = (resolved[folder], suffix, fills_up)
         if key not in found:
             found[key] = inspect_llvm(key[0], suffix=suffix, source=source, fills_up=fills_up)
     return tuple(installation for installation in found.values() if installation is not None)
@@ -146,18 +149,19 @@ def _usual_bin_folders(places: SearchPlaces) -> Iterator[_Candidate]:
 
 def _anchor_pattern() -> re.Pattern[str]:
     names = "|".join(re.escape(name) for name in load_llvm_table().anchors)
-    return compiled(rf"^({names})(-\d+)?$", re.MULTILINE)
+    return compiled(rf"({names})(-\d+)?")
 
 
 def _anchors_on_path(path: Iterable[Path], pattern: re.Pattern[str]) -> Iterator[Path]:
     """Yield what is named like clang or mlir-opt-22; each folder is read once, links resolved."""
+    anchors = load_llvm_table().anchors
     for folder in dict.fromkeys(Path(os.path.realpath(entry)) for entry in path):
         try:
             names = os.listdir(folder)  # noqa: PTH208 (names are enough, and /usr/bin has thousands)
         except OSError:
             continue
-        found = sorted(match[0] for match in pattern.finditer("\n".join(names)))
-        yield from (folder / name for name in found)
+        alike = sorted(name for name in names if name.startswith(anchors))
+        yield from (folder / name for name in alike if pattern.fullmatch(name))
 
 
 def _home(program: Path, pattern: re.Pattern[str]) -> tuple[Path, str]:

@@ -76,7 +76,7 @@ class ProbedVersion(Struct, frozen=True):
 _WILD = frozenset("*?[")
 
 
-def is_program(path: Path) -> bool:
+def is_program(path: Path | str) -> bool:
     """Say whether the path is a file that this user may start."""
     # Path.is_file would raise in a folder that this user may not enter.
     return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
