@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
-from fnmatch import fnmatchcase, translate
+from fnmatch import fnmatchcase
 from functools import cache, total_ordering
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,7 @@ class ProbedVersion(Struct, frozen=True):
 
 
 _WILD = frozenset("*?[")
+_WILDCARDS = {r"\*": ".*", r"\?": ".", r"\[": "[", r"\]": "]", r"\-": "-"}
 
 
 def is_program(path: Path | str) -> bool:
@@ -83,16 +84,17 @@ def is_program(path: Path | str) -> bool:
 
 
 def paths_like(folder: Path, form: str) -> list[Path]:
-    """Return what `Path.glob` finds below a folder, without compiling its patterns anew in each call."""
+    """Return what `Path.glob` finds below a folder, by patterns that are compiled once and kept."""
     found = [str(folder).rstrip("/")]
     for part in form.split("/"):
         if _WILD.isdisjoint(part):
             found = [f"{above}/{part}" for above in found]
-        else:
-            matches = compiled(translate(part)).match
-            found = [
-                f"{above}/{name}" for above in found for name in _names(above) if matches(name)
-            ]
+            continue
+        spelled = re.escape(part)
+        for escaped, meant in _WILDCARDS.items():
+            spelled = spelled.replace(escaped, meant)
+        is_like = compiled(spelled).fullmatch
+        found = [f"{above}/{name}" for above in found for name in _names(above) if is_like(name)]
     return [Path(path) for path in found if os.path.lexists(path)]
 
 
