@@ -15,14 +15,18 @@ from typing import NoReturn
 from mlir_offload import toolchain
 from mlir_offload.driver import reproduce
 from mlir_offload.driver.build import subcommand as build_subcommand
-from mlir_offload.driver.message.options import MessageOptions
-from mlir_offload.driver.message.report import report, show, show_error
+from mlir_offload.driver.message.report import MessageOptions, report, show, show_error
 from mlir_offload.driver.option import completion, response_file, row
 from mlir_offload.driver.option import help as option_help
+from mlir_offload.driver.option import subcommand as option_subcommand
 from mlir_offload.driver.option.checks import check_message_outputs, configuration_files
 from mlir_offload.driver.option.command_line import take_message_options
-from mlir_offload.driver.option.config import configured, joined_config, subcommand_first
-from mlir_offload.driver.option.subcommand import SUBCOMMANDS
+from mlir_offload.driver.option.config import (
+    configured,
+    is_subcommand,
+    joined_config,
+    subcommand_first,
+)
 from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.driver.step import parse
 from mlir_offload.driver.system.parallel import interruptible
@@ -128,7 +132,7 @@ def _check_message_outputs(options: MessageOptions, words: tuple[str, ...]) -> N
     if options.file is None and options.reproduce is None:
         return
     report().options = options
-    check_message_outputs(words[1:] if words[:1] and words[0] in _HANDLERS else words)
+    check_message_outputs(words[1:] if words[:1] and _handler(words[0]) else words)
 
 
 def _is_dry(arguments: tuple[str, ...]) -> bool:
@@ -194,13 +198,13 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     if set(arguments) <= _VERBOSE and arguments:
         # As clang does, which prints its release before anything else.
         first = "--version"
-    subcommand = first if first in _HANDLERS else ""
-    if _asks_for_help(first, arguments[1:]) and not subcommand.endswith("step"):
-        return _help(subcommand)
+    handler = _handler(first)
+    if _asks_for_help(first, arguments[1:]) and not (handler and first.endswith("step")):
+        return _help(first if handler else "")
     if first.startswith(_COMPLETION):
         return _completion(first.removeprefix(_COMPLETION))
-    if subcommand:
-        return _HANDLERS[subcommand](arguments[1:], runner)
+    if handler is not None:
+        return handler(arguments[1:], runner)
     asked = next((word for word in arguments if word.startswith(tuple(_PRINTING))), None)
     if asked is not None:
         return next(do for word, do in _PRINTING.items() if asked.startswith(word))(
@@ -224,18 +228,18 @@ def _asks_for_help(first: str, others: tuple[str, ...]) -> bool:
     return not _HELP.isdisjoint({first, *others[:end]})
 
 
-def _help(subcommand: str) -> int:
+def _help(name: str) -> int:
 
-    sys.stdout.write(option_help.render_help(SUBCOMMANDS.get(subcommand, COMPILER)))
+    sys.stdout.write(option_help.render_help(option_subcommand.SUBCOMMANDS.get(name, COMPILER)))
     return 0
 
 
 def _help_of(names: Sequence[str], _: ProcessRunner) -> int:
     """Show the help of a subcommand, as `help NAME` asks for. Raises UsageError where there is none."""
     name = names[0] if names else ""
-    if name and name not in SUBCOMMANDS:
+    if name and not is_subcommand(name):
         msg = f"help {name}: no such subcommand"
-        raise UsageError(msg, hint=row.value_hint(name, SUBCOMMANDS))
+        raise UsageError(msg, hint=row.value_hint(name, option_subcommand.SUBCOMMANDS))
     return _help(name)
 
 
@@ -253,7 +257,7 @@ def _completion(shell: str) -> int:
 
 def _subcommand(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
     """Load the module of a subcommand when it is called: the others need not wait for it."""
-    module, _, function = SUBCOMMANDS[name].run.partition(":")
+    module, _, function = option_subcommand.SUBCOMMANDS[name].run.partition(":")
     run: Callable[[Sequence[str], ProcessRunner], int]
     run = getattr(import_module(f"mlir_offload.driver.{module}"), function)
     return run(arguments, runner)
@@ -314,5 +318,9 @@ _HANDLERS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "--pkg-config-dir": partial(_print_directory, "pkgconfig"),
     **{name: partial(_compiler_step, name) for name in _COMPILER_STEPS},
     "step": _step,
-    **{name: partial(_subcommand, name) for name in SUBCOMMANDS},
 }
+
+
+def _handler(word: str) -> Callable[[Sequence[str], ProcessRunner], int] | None:
+    """Return what a first word that is no input and no option of the compiler calls."""
+    return partial(_subcommand, word) if is_subcommand(word) else _HANDLERS.get(word)

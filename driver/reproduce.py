@@ -20,7 +20,8 @@ from mlir_offload.driver import __version__
 from mlir_offload.driver.call_files import Call, read_call
 from mlir_offload.driver.message.diagnostic import failure_messages
 from mlir_offload.driver.message.journal import Failure, Journal, Step
-from mlir_offload.driver.message.report import render_error, report
+from mlir_offload.driver.message.report import report
+from mlir_offload.driver.message.text import render_error
 from mlir_offload.driver.system.workspace import open_output
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner

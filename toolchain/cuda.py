@@ -13,7 +13,13 @@ from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.toolchain.tool import ToolchainRequest, ToolVersion, is_program, probe_version
+from mlir_offload.toolchain.tool import (
+    ToolchainRequest,
+    ToolVersion,
+    is_program,
+    paths_like,
+    probe_version,
+)
 
 _VERSION = lazy_pattern(r"\brelease [\d.]+, V")
 _NUMBER = lazy_pattern(r"\d+")
@@ -128,7 +134,7 @@ def inspect_cuda(root: Path, *, source: str = "") -> CudaInstallation | None:
 def _find_part(root: Path, part: PartRow) -> Path | None:
     for directory in part.directories:
         for pattern in part.names:
-            paths = [path for path in (root / directory).glob(pattern) if path.is_file()]
+            paths = [path for path in paths_like(root / directory, pattern) if path.is_file()]
             if paths:
                 return max(paths, key=_numbers)
     return None

@@ -22,6 +22,7 @@ from mlir_offload.toolchain.tool import (
     ToolVersion,
     is_program,
     load_llvm_table,
+    paths_like,
     probe_version,
 )
 
@@ -38,17 +39,18 @@ _BUILD_ROLES = (Role.LOWER, Role.LINK)
 class LlvmInstallation(Struct, frozen=True):
     """Files named like programs of LLVM in one folder, found by looking at paths alone.
 
-    `expected_major` is what the paths promise: a hint for the order of probing, no fact.
+    `tools` are paths as text: of most installations none is ever started. `expected_major` is what the paths promise: a hint for the order of probing, no fact.
     """
 
     prefix: Path
-    tools: tuple[tuple[str, Path], ...]
+    tools: tuple[tuple[str, str], ...]
     source: str
     expected_major: int | None = None
 
     def path(self, name: str) -> Path | None:
         """Return the program of that name, or None."""
-        return dict(self.tools).get(name)
+        found = dict(self.tools).get(name)
+        return None if found is None else Path(found)
 
 
 class UnusableLlvm(Struct, frozen=True):
@@ -151,9 +153,9 @@ def inspect_llvm(
     spelled = {row.name: f"{row.name}{suffix}" for row in load_llvm_table().tools}
     if fills_up:
         spelled = {name: file if file in present else name for name, file in spelled.items()}
-    files = {name: bin_folder / file for name, file in spelled.items() if file in present}
+    files = {name: f"{bin_folder}/{file}" for name, file in spelled.items() if file in present}
     # Of a prefix, `share/clang` is a folder.
-    tools = tuple((name, path) for name, path in files.items() if not path.is_dir())
+    tools = tuple((name, path) for name, path in files.items() if not os.path.isdir(path))  # noqa: PTH112
     if not any(name in dict(tools) for name in load_llvm_table().anchors):
         return None
     prefix = bin_folder.parent
@@ -192,7 +194,7 @@ def probe_llvm(runner: Runner, installation: LlvmInstallation) -> LlvmToolchain 
     return LlvmToolchain(
         prefix=installation.prefix,
         version=versions[0],
-        tools=tuple((name, path) for name, path in installation.tools if is_program(path)),
+        tools=tuple((name, Path(file)) for name, file in installation.tools if is_program(file)),
         libomptarget=_find_libomptarget(
             installation.prefix, versions[0].major, table.omp_directories
         ),
@@ -229,7 +231,7 @@ def _version_problem(table: LlvmTable, versions: Sequence[ToolVersion]) -> str:
 def _find_libomptarget(prefix: Path, major: int, directories: Sequence[str]) -> Path | None:
     """Return the library of this release; the versioned name is there without the -dev package."""
     for directory in directories:
-        for path in sorted((prefix / directory).glob("libomptarget.so*"), reverse=True):
+        for path in sorted(paths_like(prefix / directory, "libomptarget.so*"), reverse=True):
             match = _OMP_MAJOR.match(path.resolve().name)
             if match is None or int(match[1]) == major:
                 return path
@@ -243,7 +245,7 @@ def find_llvm_library(prefix: Path, major: int) -> Path | None:
     if major < table.library_since:
         return None
     for directory in table.library_directories_of(prefix):
-        found = sorted((prefix / directory).glob(f"libLLVM.so.{major}.*"))
+        found = sorted(paths_like(prefix / directory, f"libLLVM.so.{major}.*"))
         if found:
             return found[-1]
     return None

@@ -22,21 +22,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import AnyStr, cast
 
-_MEMBERS = ("match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer")
-
 
 class _LazyPattern:
-    """Stands for a compiled pattern, whose members it takes over with the first use."""
+    """Stands for a compiled pattern, each member of which it takes over with its first use."""
 
     def __init__(self, compile_it: Callable[[], re.Pattern[str] | re.Pattern[bytes]]) -> None:
         self.__compile = compile_it
 
     def __getattr__(self, name: str) -> object:
         found = self.__compile()
-        for member in _MEMBERS:
-            setattr(self, member, getattr(found, member))
         self.__compile = lambda: found
-        return getattr(found, name)
+        member = getattr(found, name)
+        setattr(self, name, member)
+        return member
 
 
 def pattern(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
@@ -64,18 +62,21 @@ class PatternStore:
 
     `re` has no way to keep a pattern: pickle compiles it again. The parts are those that `re._compiler.compile`
     gives to `_sre.compile`, which checks them. If a release of Python has other parts, patterns are compiled.
+    What patterns of LLVM IR are translated to is kept, too, for as long as this module is the same file.
     """
 
     def __init__(self, file: Path) -> None:
         """Read what the file holds, if it is of this Python."""
         self._file = file
-        self._stamp = (sys.hexversion, sys.implementation.name)
+        own = os.stat(__file__)  # noqa: PTH116 (at each start)
+        self._stamp = (sys.hexversion, sys.implementation.name, own.st_mtime_ns, own.st_size)
         self._parts: dict[tuple[str | bytes, int], bytes] = {}
+        self._translations: dict[tuple[str, bool], str] = {}
         self._is_changed = False
         with contextlib.suppress(OSError, ValueError, EOFError, TypeError):
-            stamp, parts = marshal.loads(file.read_bytes())  # noqa: S302 (trusted as modules are)
+            stamp, *kept = marshal.loads(file.read_bytes())  # noqa: S302 (trusted as modules are)
             if stamp == self._stamp:
-                self._parts = parts
+                self._parts, self._translations = kept
 
     def compiled(self, source: AnyStr, flags: int) -> re.Pattern[AnyStr]:
         """Return `re.compile(source, flags)`."""
@@ -92,6 +93,14 @@ class PatternStore:
         self._is_changed = True
         return found
 
+    def translated(self, template: str, *, is_line: bool = False) -> str:
+        """Return the regular expression for a pattern of LLVM IR."""
+        found = self._translations.get((template, is_line))
+        if found is None:
+            found = self._translations[template, is_line] = _translated(template, is_line=is_line)
+            self._is_changed = True
+        return found
+
     def save(self) -> None:
         """Write the file if a pattern is new, in one rename: other processes read it meanwhile."""
         if not self._is_changed or sys.dont_write_bytecode:
@@ -99,7 +108,7 @@ class PatternStore:
         temporary = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         with contextlib.suppress(OSError):
             try:
-                temporary.write_bytes(marshal.dumps((self._stamp, self._parts)))
+                temporary.write_bytes(marshal.dumps((self._stamp, self._parts, self._translations)))
                 temporary.replace(self._file)
             finally:
                 temporary.unlink(missing_ok=True)
@@ -180,18 +189,20 @@ _WORD_BEFORE, _WORD_BEHIND = r"(?<![-\w$.%@!#\"])", r"(?![-\w$.:\"])"
 
 def ir_pattern(template: str) -> re.Pattern[str]:
     """Return what matches a template anywhere; one that begins or ends in a word matches no part of a word."""
-    return pattern_of(lambda: compiled(_translated(template), re.MULTILINE))
+    return pattern_of(lambda: compiled(_store().translated(template), re.MULTILINE))
 
 
 def ir_line(template: str) -> re.Pattern[str]:
     """Return what matches a template where a line begins."""
-    return pattern_of(lambda: compiled(f"^{_translated(template, is_line=True)}", re.MULTILINE))
+    return pattern_of(
+        lambda: compiled(f"^{_store().translated(template, is_line=True)}", re.MULTILINE)
+    )
 
 
 def ir_line_bytes(template: str) -> re.Pattern[bytes]:
     """Return what matches a template where a line of bytes begins."""
     return pattern_of(
-        lambda: compiled(f"^{_translated(template, is_line=True)}".encode(), re.MULTILINE)
+        lambda: compiled(f"^{_store().translated(template, is_line=True)}".encode(), re.MULTILINE)
     )
 
 

@@ -18,7 +18,7 @@ from mlir_offload.toolchain.amdgpu import (
 )
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.toolchain.tool import ToolchainRequest, ToolVersion, parse_version
+from mlir_offload.toolchain.tool import ToolchainRequest, ToolVersion, parse_version, paths_like
 
 _ABI = re.compile(r"oclc_abi_version_(\d+)")
 _DIGITS = re.compile(r"\d+")
@@ -111,7 +111,7 @@ def inspect_rocm(root: Path, *, source: str = "") -> RocmInstallation | None:
 def _find_bitcode(root: Path) -> Path | None:
     table = load_rocm_table()
     for pattern in table.directories:
-        for folder in sorted(root.glob(pattern), reverse=True):
+        for folder in sorted(paths_like(root, pattern), reverse=True):
             if all(_library(folder, name) for name in table.libraries):
                 return folder
     return None
@@ -121,7 +121,7 @@ def _find_runtime(root: Path) -> Path | None:
     table = load_rocm_table()
     for pattern in table.runtime_names:
         for directory in table.runtime_directories:
-            found = [path for path in (root / directory).glob(pattern) if path.is_file()]
+            found = [path for path in paths_like(root / directory, pattern) if path.is_file()]
             if found:
                 return max(found, key=lambda path: [int(n) for n in _DIGITS.findall(path.name)])
     return None

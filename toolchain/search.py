@@ -13,8 +13,15 @@ from msgspec import Struct
 from mlir_offload.toolchain import cuda as toolchain_cuda
 from mlir_offload.toolchain import rocm as toolchain_rocm
 from mlir_offload.toolchain.llvm import LlvmInstallation, inspect_llvm
+from mlir_offload.toolchain.pattern import compiled
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
-from mlir_offload.toolchain.tool import ToolchainRequest, first_request, is_program, load_llvm_table
+from mlir_offload.toolchain.tool import (
+    ToolchainRequest,
+    first_request,
+    is_program,
+    load_llvm_table,
+    paths_like,
+)
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaInstallation
@@ -88,12 +95,13 @@ def find_llvm(places: SearchPlaces) -> tuple[LlvmInstallation, ...]:
     else:
         candidates = _usual_bin_folders(places)
     found = {}
+    resolved = {}
     for folder, suffix, source, fills_up in candidates:
-        key = (folder.resolve(), suffix, fills_up)
+        if folder not in resolved:
+            resolved[folder] = folder.resolve()
+        key = (resolved[folder], suffix, fills_up)
         if key not in found:
-            found[key] = inspect_llvm(
-                folder.resolve(), suffix=suffix, source=source, fills_up=fills_up
-            )
+            found[key] = inspect_llvm(key[0], suffix=suffix, source=source, fills_up=fills_up)
     return tuple(installation for installation in found.values() if installation is not None)
 
 
@@ -141,17 +149,19 @@ def _usual_bin_folders(places: SearchPlaces) -> Iterator[_Candidate]:
 
 def _anchor_pattern() -> re.Pattern[str]:
     names = "|".join(re.escape(name) for name in load_llvm_table().anchors)
-    return re.compile(rf"({names})(-\d+)?")
+    return compiled(rf"({names})(-\d+)?")
 
 
 def _anchors_on_path(path: Iterable[Path], pattern: re.Pattern[str]) -> Iterator[Path]:
     """Yield what is named like clang or mlir-opt-22; each folder is read once, links resolved."""
+    anchors = load_llvm_table().anchors
     for folder in dict.fromkeys(Path(os.path.realpath(entry)) for entry in path):
         try:
             names = os.listdir(folder)  # noqa: PTH208 (names are enough, and /usr/bin has thousands)
         except OSError:
             continue
-        yield from (folder / name for name in sorted(names) if pattern.fullmatch(name))
+        alike = sorted(name for name in names if name.startswith(anchors))
+        yield from (folder / name for name in alike if pattern.fullmatch(name))
 
 
 def _home(program: Path, pattern: re.Pattern[str]) -> tuple[Path, str]:
@@ -165,15 +175,14 @@ def _home(program: Path, pattern: re.Pattern[str]) -> tuple[Path, str]:
     if match is None:
         return program.parent, ""
     plain = real.parent / match.group(1)
-    suffix = "" if plain.exists() and plain.resolve() == real else match.group(2) or ""
+    suffix = "" if os.path.realpath(plain) == str(real) else match.group(2) or ""
     return real.parent, suffix
 
 
 def expand(root: Path, patterns: Iterable[str]) -> Iterator[Path]:
     """Yield the folders that match the absolute patterns below `root`, the highest number first."""
     for pattern in patterns:
-        matches = root.glob(pattern.lstrip("/"))
-        folders = [path for path in matches if path.is_dir()]
+        folders = [path for path in paths_like(root, pattern.lstrip("/")) if path.is_dir()]
         yield from sorted(folders, key=lambda path: _numbers(path.name), reverse=True)
 
 
@@ -207,7 +216,9 @@ def _cuda_roots(places: SearchPlaces) -> Iterator[tuple[Path, str]]:
         yield root, str(root)
     for folder in places.site_packages:
         for pattern in table.wheel_roots:
-            for root in sorted(folder.glob(pattern), key=lambda p: _numbers(p.name), reverse=True):
+            for root in sorted(
+                paths_like(folder, pattern), key=lambda p: _numbers(p.name), reverse=True
+            ):
                 yield root, "Python environment"
 
 

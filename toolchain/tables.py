@@ -51,8 +51,8 @@ def load_table(package: str, name: str) -> dict[str, Any]:
     """
     # The packages lie side by side, as folders in a checkout too. importlib.resources would cost
     # each start of the compiler 9 ms.
-    folder = Path(__file__).parent.parent / package.rpartition(".")[2]
-    table = _load(folder / "data" / f"{name}.yaml")
+    packages = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 (for each of nine tables)
+    table = _load(Path(f"{packages}/{package.rpartition('.')[2]}/data/{name}.yaml"))
     if not isinstance(table, dict):
         msg = f"{package}: data/{name}.yaml is not a mapping"
         raise ValueError(msg)  # noqa: TRY004 (a wrong table, not a wrong argument)

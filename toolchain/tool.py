@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
-from mlir_offload.toolchain.pattern import pattern
+from mlir_offload.toolchain.pattern import compiled, pattern
 from mlir_offload.toolchain.process import Command, Runner, describe_status
 from mlir_offload.toolchain.tables import load_table
 
@@ -73,10 +73,36 @@ class ProbedVersion(Struct, frozen=True):
     reason: str = ""
 
 
-def is_program(path: Path) -> bool:
+_WILD = frozenset("*?[")
+_WILDCARDS = {r"\*": ".*", r"\?": ".", r"\[": "[", r"\]": "]", r"\-": "-"}
+
+
+def is_program(path: Path | str) -> bool:
     """Say whether the path is a file that this user may start."""
     # Path.is_file would raise in a folder that this user may not enter.
     return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
+
+
+def paths_like(folder: Path, form: str) -> list[Path]:
+    """Return what `Path.glob` finds below a folder, by patterns that are compiled once and kept."""
+    found = [str(folder).rstrip("/")]
+    for part in form.split("/"):
+        if _WILD.isdisjoint(part):
+            found = [f"{above}/{part}" for above in found]
+            continue
+        spelled = re.escape(part)
+        for escaped, meant in _WILDCARDS.items():
+            spelled = spelled.replace(escaped, meant)
+        is_like = compiled(spelled).fullmatch
+        found = [f"{above}/{name}" for above in found for name in _names(above) if is_like(name)]
+    return [Path(path) for path in found if os.path.lexists(path)]
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 (names are enough)
+    except OSError:
+        return []
 
 
 def probe_version(runner: Runner, program: Path, pattern: re.Pattern[str]) -> ProbedVersion:

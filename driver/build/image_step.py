@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.build import source as build_source
-from mlir_offload.driver.compile import device, host_code
-from mlir_offload.driver.compile.context import Build, BuildContext, open_build
+from mlir_offload.driver.compile import device
+from mlir_offload.driver.compile.context import Build, BuildContext, host_command, open_build
 from mlir_offload.driver.compile.outputs import check_outputs, remove_outputs_on_failure
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.driver.step import image_container, split_file
@@ -143,5 +143,5 @@ def _object(work: _Work, output: Path) -> None:
 
     annotated = work.source.rename(work.source.with_suffix(".ll"))
     made = work.context.workspace / "host.o"
-    work.context.executor.tool(host_code.host_command(work.context, annotated, made), made)
+    work.context.executor.tool(host_command(work.context, annotated, made), made)
     made.replace(output)

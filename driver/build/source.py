@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.build import linked
 from mlir_offload.driver.compile import (
     clang_error,
     downgrade,
@@ -17,7 +18,7 @@ from mlir_offload.driver.compile import (
     launched,
     linked_image,
 )
-from mlir_offload.driver.compile.context import BuildContext, clang_depfile_arguments
+from mlir_offload.driver.compile.context import BuildContext, clang_depfile_arguments, host_command
 from mlir_offload.driver.compile.device import (
     compile_device,
     lower_device,
@@ -25,7 +26,6 @@ from mlir_offload.driver.compile.device import (
     lowered_text,
     ordered_targets,
 )
-from mlir_offload.driver.compile.host_code import dump_arguments, host_command
 from mlir_offload.driver.compile.kind_build import (
     DeviceModule,
     build_of,
@@ -37,7 +37,7 @@ from mlir_offload.driver.compile.normalize import (
     runs_transform_scripts,
     works_on_host_memory,
 )
-from mlir_offload.driver.link import non_rdc_object
+from mlir_offload.driver.compile.outputs import dump_arguments
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.step import image_file
 from mlir_offload.driver.step.split_file import ModuleFile, Split, SplitFiles, load_split_files
@@ -190,7 +190,7 @@ def finish_object(
     # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
     embedded = host.with_name("host.embedded.ll")
     _embed(context, source, split, device, host, embedded)
-    embedded = downgrade.downgraded_text(context, embedded, context.host_reader, str(source))
+    embedded = context.text_for(context.host_reader, embedded, source)
     if embeds:
         whole = host.with_name("host.whole.ll")
         embed.embed_runtime(context, embedded, whole)
@@ -219,12 +219,7 @@ def _make_linkable(
 
     made = embedded.with_name("host.o")
     _make_object(context, embedded, made)
-    if device:
-        non_rdc_object.make_non_rdc_object(context, source, made, device, output)
-    elif context.options.mode is Mode.OBJECT:
-        non_rdc_object.add_memref_copy(context, made, output)
-    else:
-        context.executor.place(made, output)
+    linked.finish_non_rdc(context, source, made, device, output)
 
 
 def make_images(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.build import device_only, manifest, staged, unlisted, why
+from mlir_offload.driver.build import device_only, linked, manifest, staged, unlisted, why
 from mlir_offload.driver.build import preprocess as build_preprocess
 from mlir_offload.driver.build import source as build_source
 from mlir_offload.driver.compile import embed, guard, kind_build
@@ -26,9 +26,8 @@ from mlir_offload.driver.compile.outputs import (
     write_compile_commands,
     write_depfiles,
 )
-from mlir_offload.driver.link import program
-from mlir_offload.driver.link import runtime as link_runtime
-from mlir_offload.driver.message.report import render_times, show, show_note
+from mlir_offload.driver.message import text as message_text
+from mlir_offload.driver.message.report import show, show_note
 from mlir_offload.driver.option import link_line
 from mlir_offload.driver.option.checks import check_flags, warn_of_unused
 from mlir_offload.driver.option.command_line import (
@@ -159,7 +158,7 @@ def build_with(opened: Build) -> BuildContext:
         if options.manifest is not None:
             manifest.write_manifest(context)
     if options.time_report:
-        show(render_times(context.executor.times))
+        show(message_text.render_times(context.executor.times))
     return context
 
 
@@ -203,7 +202,7 @@ def _make(context: BuildContext) -> list[Path]:
             _preload(kinds, launched=context.launched is not None, links=links)
             device = build_source.compile_inputs(context)
         if links:
-            return [program.link(context, device)]
+            return [linked.link_program(context, device)]
         return list(context.compiled.values())
 
 
@@ -260,11 +259,7 @@ def _start_early(context: BuildContext, threads: Threads) -> None:
     makes_non_rdc = context.options.mode is Mode.OBJECT and context.options.makes_non_rdc_objects
     makes_program = context.options.mode is Mode.LINK and not context.options.links_to_object
     if makes_program or makes_non_rdc:
-        runtime = link_runtime.host_runtime(context)
-        if runtime.kinds:
-            context.pending[runtime.object] = threads.submit(
-                partial(link_runtime.compile_runtime, context, runtime)
-            )
+        linked.start_runtime(context, threads)
 
 
 def _context(opened: Build) -> BuildContext:

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.build.subcommand import build_with
 from mlir_offload.driver.bundle.requirement import find_link_tools
-from mlir_offload.driver.compile.context import Build, BuildContext, open_build
-from mlir_offload.driver.compile.host_code import host_command
+from mlir_offload.driver.compile.context import Build, BuildContext, host_command, open_build
 from mlir_offload.driver.compile.kind_build import ImageFile, build_of, builds_of
 from mlir_offload.driver.option.checks import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.command_line import (

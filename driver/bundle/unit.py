@@ -12,7 +12,6 @@ from msgspec import Struct
 from mlir_offload.driver.build.source import lower_host, split_source
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import lower_module, ordered_targets
-from mlir_offload.driver.compile.downgrade import downgraded_text
 from mlir_offload.driver.compile.kind_build import build_of, builds_of, kernels_of
 from mlir_offload.driver.compile.normalize import normalize
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES
@@ -112,4 +111,4 @@ def _annotate(
             output=output,
         )
     )
-    return downgraded_text(context, output, context.consumer, str(source))
+    return context.text_for(context.consumer, output, source)

@@ -1,4 +1,4 @@
-"""What one call of the compiler works with, and what its outputs depend on.
+"""What one call of the compiler works with, what its outputs depend on, and how its clang compiles host code.
 
 Job slots and workspace come first, then options, tools, targets and executor.
 """
@@ -9,6 +9,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from mlir_offload.driver.option.compile_options import (
     CompileOptions,
     Mode,
 )
+from mlir_offload.driver.step import downgrade as step_downgrade
 from mlir_offload.driver.step import launcher as step_launcher
 from mlir_offload.driver.step import rule as step_rule
 from mlir_offload.driver.step.execute import Executor
@@ -31,7 +33,7 @@ from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.driver.system.workspace import open_workspace
 from mlir_offload.driver.tools import loaded
 from mlir_offload.driver.tools.choose import FoundTools, choose_slots, choose_source_time
-from mlir_offload.toolchain.process import ProcessRunner, Runner
+from mlir_offload.toolchain.process import Command, ProcessRunner, Runner, as_operand
 
 if TYPE_CHECKING:
     from mlir_offload.driver.step.launcher import LaunchedSteps, Launcher
@@ -256,9 +258,46 @@ class BuildContext(Struct, frozen=True):
         if file in self.pending:
             self.pending[file].result()
 
+    def text_for(self, reader: int, text: Path, source: Path, *, decides: bool = False) -> Path:
+        """Return LLVM IR text that a release of LLVM reads: the text itself where it lowered too.
+
+        Raises CompatibilityError for a construct of `source` that has no form in that release.
+        """
+        if reader >= self.mlir.version.major:
+            return text
+        output = text.with_name(f"{text.stem}.for{reader}.ll")
+        step = step_downgrade.Downgrade(
+            source=text, reader=reader, location=str(source), output=output
+        )
+        return self.executor.once(output, partial(self.executor.step, step, decides=decides))
+
     def is_lowered(self, text: Path) -> bool:
         """Say whether a module was lowered to this file together with others; wait for that."""
         return self.joint is not None and text in self.joint.result()
+
+
+def host_command(context: BuildContext, source: Path, output: Path, *extra: str) -> Command:
+    """Return the command by which the consumer's clang compiles a host file, of any language."""
+    options = context.options
+    form = {
+        Mode.LLVM_BITCODE: ("-c", "-emit-llvm"),
+        Mode.LLVM_TEXT: ("-S", "-emit-llvm"),
+        Mode.ASSEMBLY: ("-S",),
+    }.get(options.mode, ("-c",))
+    flags = (
+        options.opt_flag,
+        *((options.debug_spelled,) if options.debug else ()),
+        *(("-fPIC",) if options.pic or options.shared else ()),
+        *((options.sanitizer.flag,) if options.sanitizer else ()),
+        # The triple and layout that mlir-translate leaves out are this clang's own.
+        *(("-Wno-override-module",) if source.suffix in {".ll", ".bc"} else ()),
+    )
+    is_ir = source.suffix in {".ll", ".bc"}
+    arguments = options.code_arguments if is_ir else options.compiler_arguments
+    clang = str(context.llvm.tool("clang"))
+    return Command(
+        (clang, *form, *flags, *arguments, *extra, as_operand(str(source)), "-o", str(output))
+    )
 
 
 class Build(Struct, frozen=True):

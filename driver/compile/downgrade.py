@@ -1,8 +1,7 @@
-"""The steps between two releases of LLVM: text in the older one's form, and the check of what it made."""
+"""The check of what an older release of LLVM made of newer IR, and the error where it takes none of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,38 +15,10 @@ from mlir_offload.toolchain.process import Completed, tool_failed
 from mlir_offload.translate.kind import cuda as kind_cuda
 
 if TYPE_CHECKING:
-    from mlir_offload.toolchain.llvm import LlvmToolchain
     from mlir_offload.translate.kind.cuda import DeviceCodegen
 
 _NOT_SELECTED = pattern(r"Cannot select: intrinsic %(llvm\.[\w.]+)")
 _ARCH = pattern(r"-m(?:arch|cpu)=")
-
-
-def downgraded_text(
-    context: BuildContext, text: Path, reader: int, location: str, *, decides: bool = False
-) -> Path:
-    """Return LLVM IR text that a release of LLVM reads: the text itself where it lowered too.
-
-    Raises CompatibilityError for a construct that has no form in that release.
-    """
-    if reader >= context.mlir.version.major:
-        return text
-    output = text.with_name(f"{text.stem}.for{reader}.ll")
-
-    step = downgrade.Downgrade(source=text, reader=reader, location=location, output=output)
-    return context.executor.once(output, partial(context.executor.step, step, decides=decides))
-
-
-def with_libraries(
-    context: BuildContext, llvm: LlvmToolchain, source: Path, libraries: Sequence[Path]
-) -> tuple[Path, tuple[Path, ...]]:
-    """Return what clang compiles and what it links in: nothing where that was done before."""
-    if not libraries or kind_cuda.links_library_into_ir(llvm.version.major):
-        return source, tuple(libraries)
-    linked = source.with_suffix(".linked.bc")
-    command = kind_cuda.library_link_command(llvm, source, linked, libraries)
-    context.executor.tool(command, linked, diagnose=partial(not_taken, context))
-    return linked, ()
 
 
 def verify_downgraded_bitcode(

@@ -11,7 +11,7 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.kind_build import DeviceModule, ImageFile
 from mlir_offload.driver.compile.nvptx_code import codegen_for, prepared_file
 from mlir_offload.driver.option.compile_options import DeviceCode
-from mlir_offload.driver.step.cuda import CodeFile
+from mlir_offload.driver.step.cuda_directory import CodeFile
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Target

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.driver.compile import downgrade
+from mlir_offload.driver.compile import device_library
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.step.step import PackagedImage, Step, read_text
-from mlir_offload.offload.device import library
-from mlir_offload.toolchain.errors import InputOutputError, SourceError
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Registry, Target, all_kinds, device_kind
 from mlir_offload.translate import gpu_module, kernel_parameter
-from mlir_offload.translate.device_ir import calls_others
+from mlir_offload.translate.kind import cuda as kind_cuda
 from mlir_offload.translate.target_attribute import compatible_targets
 
 if TYPE_CHECKING:
@@ -138,32 +137,28 @@ def as_made(image: ImageFile) -> ImageFile:
 
 
 def user_libraries(
-    context: BuildContext,
-    source: Path,
-    target: Target,
-    lowered: Path,
-    attached: Sequence[str] = (),
+    context: BuildContext, source: Path, target: Target, lowered: Path, attached: Sequence[str] = ()
 ) -> tuple[Path, ...]:
     """Return the libraries of the user for a lowered module that calls functions, after a check of each.
 
     `attached` are those of the module, which the program names from its own directory. A module that
     calls no function of others depends on no library.
     """
-    chosen = [
-        item.path for item in context.options.device_flags.libraries if item.is_compatible(target)
-    ]
+    given = context.options.device_flags.libraries
+    chosen = [item.path for item in given if item.is_compatible(target)]
     chosen += [source.parent / name for name in attached]
-    for path in chosen:
-        if not path.is_file():
-            msg = f"{path}: no such file"
-            raise InputOutputError(msg, hint="check the name of the device library")
-    if not chosen or not calls_others(lowered.read_text(encoding="utf-8")):
+    if not chosen:
         return ()
+    return device_library.check_libraries(context, source, target, lowered, chosen)
 
-    for path in chosen:
-        library.check_library(path, target, context.consumer)
-        context.dependencies.add(source, path, target=str(target))
-    return tuple(chosen)
+
+def with_libraries(
+    context: BuildContext, llvm: LlvmToolchain, source: Path, libraries: Sequence[Path]
+) -> tuple[Path, tuple[Path, ...]]:
+    """Return what clang compiles and what it links in: nothing where that was done before."""
+    if not libraries or kind_cuda.links_library_into_ir(llvm.version.major):
+        return source, tuple(libraries)
+    return device_library.link_in(context, llvm, source, libraries), ()
 
 
 class CppLanguage(Struct, frozen=True):
@@ -308,7 +303,7 @@ class KindBuild:
         self, context: BuildContext, source: Path, module: ModuleFile, lowered: Path
     ) -> Path:
         """Return the LLVM IR that a bundle holds of a lowered module: with its target, its kernels marked."""
-        text = downgrade.downgraded_text(context, lowered, context.consumer, str(source))
+        text = context.text_for(context.consumer, lowered, source)
         path = lowered.with_suffix(f".{self.bundle_ending}.ll")
         step = self.bundled_ir(context.consumer, text, kernels_of(module), path)
         context.executor.step(step)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile import downgrade
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.kind_build import (
     ImageFile,
     kernels_of,
     run_on_kernels,
     user_libraries,
+    with_libraries,
 )
 from mlir_offload.driver.step.cuda import NvptxIr
 from mlir_offload.toolchain.cuda import CudaToolkit
@@ -62,9 +62,7 @@ class NvptxCode(Struct, frozen=True):
             is_assembled=self.is_assembled,
         )
         wanted = (*codegen.libraries, *((libdevice,) if libdevice else ()))
-        ready, left = downgrade.with_libraries(
-            self.context, self.llvm, self._marked(attached), wanted
-        )
+        ready, left = with_libraries(self.context, self.llvm, self._marked(attached), wanted)
         if left:
             return ready, codegen, libdevice
         return ready, replace(codegen, libraries=()), None

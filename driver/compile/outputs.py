@@ -8,12 +8,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile import compile_commands, gpu_cpp, host_code, normalize
+from mlir_offload.driver.compile import compile_commands, gpu_cpp, normalize
 from mlir_offload.driver.compile.context import (
     STANDARD_STREAM,
     BuildContext,
     compiled_objects,
     depfile_step,
+    host_command,
     plan_depfiles,
 )
 from mlir_offload.driver.option import link_line
@@ -31,7 +32,20 @@ from mlir_offload.driver.option.command_line import (
 from mlir_offload.driver.option.compile_options import DepfileRequest
 from mlir_offload.driver.step import split_file
 from mlir_offload.driver.system.workspace import check_output, publish
-from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
+
+# These make clang write files next to the object, whose names the object may contain.
+_DUMPS = (
+    "-gsplit-dwarf",
+    "--coverage",
+    "-coverage",
+    "-ftest-coverage",
+    "-fprofile-arcs",
+    "-ftime-trace",
+)
+_RECORD, _STACK_USAGE = "-fsave-optimization-record", "-fstack-usage"
+# LLVM 17 added -dumpdir (clang/docs/ReleaseNotes.rst of 17).
+_FIRST_WITH_DUMPDIR = 17
 
 
 def check_outputs(options: CompileOptions, others: Sequence[Path] = ()) -> None:
@@ -130,7 +144,7 @@ def _compile_entry(
         )
 
     return compile_commands.CompileEntry(
-        str(source), str(output), host_code.host_command(context, source, output).argv
+        str(source), str(output), host_command(context, source, output).argv
     )
 
 
@@ -144,6 +158,30 @@ def write_depfiles(context: BuildContext) -> None:
             context.executor.print_file(made)
         else:
             context.executor.place(made, Path(planned.file))
+
+
+def dump_arguments(context: BuildContext, source: Path) -> Iterator[str]:
+    """Yield how clang names the files that it writes besides the object: those go next to the user's output.
+
+    The object itself is compiled in the workspace. Raises CompatibilityError if clang does not have -dumpdir.
+    """
+    options = context.options
+    words = {word.partition("=")[0] for word in options.compiler_arguments}
+    output = options.output or Path(f"{source.stem}.o" if options.stop_after_compile else "a.out")
+    is_plain = options.stop_after_compile and output.stem == source.stem
+    prefix = f"{output.parent}/" if is_plain else f"{output.with_suffix('')}-"
+    if named := words.intersection(_DUMPS):
+        if context.consumer < _FIRST_WITH_DUMPDIR:
+            msg = f"clang {context.consumer} cannot write the files of {min(named)} next to the output"
+            raise CompatibilityError(
+                msg, hint="use LLVM 17 or newer, or compile C and C++ with clang"
+            )
+        yield from ("-dumpdir", prefix)
+    if _RECORD in words and "-foptimization-record-file" not in words:
+        record = f"{prefix if options.stop_after_compile else ''}{source.stem}.opt.yaml"
+        yield f"-foptimization-record-file={record}"
+    if _STACK_USAGE in words:
+        yield from ("-Xclang", "-stack-usage-file", "-Xclang", f"{prefix}{source.stem}.su")
 
 
 def make_header(context: BuildContext) -> Path:

@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile import device as device_code
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.downgrade import downgraded_text, not_taken, with_libraries
+from mlir_offload.driver.compile.downgrade import not_taken
 from mlir_offload.driver.compile.kind_build import (
     ImageFile,
     KindBuild,
     Sdk,
     kernels_of,
     user_libraries,
+    with_libraries,
 )
 from mlir_offload.driver.compile.runtime_cache import compile_runtime_source
 from mlir_offload.driver.link.sanitizer import sanitizer_library
@@ -57,7 +58,7 @@ def _make_image(
     """Make the image of a lowered module for the CPU that this is."""
     libraries = user_libraries(context, source, target, lowered)
     prepared = _cpu_ir(context, source, module, lowered, libraries)
-    prepared = downgraded_text(context, prepared, context.llvm.version.major, str(source))
+    prepared = context.text_for(context.llvm.version.major, prepared, source)
     return _finish_image(context, prepared, _image_file(context, lowered, target), libraries)
 
 
@@ -183,7 +184,7 @@ def _collapse(
     llvm = context.llvm
     if llvm.library is None:
         return False
-    older = downgraded_text(context, text, llvm.version.major, str(source))
+    older = context.text_for(llvm.version.major, text, source)
     names = [kernel.symbol for kernel in module.module.kernels]
     command = cpu_collapse_command(llvm.library, older, output, names, str(source))
     context.executor.tool(command, output, diagnose=partial(not_taken, context))
@@ -195,9 +196,7 @@ def _inline(context: BuildContext, source: Path, text: Path, output: Path) -> bo
     executor, llvm = context.executor, context.llvm
     major = llvm.version.major
     if llvm.has("opt"):
-        command = cpu_prepare_command(
-            llvm, downgraded_text(context, text, major, str(source)), output
-        )
+        command = cpu_prepare_command(llvm, context.text_for(major, text, source), output)
         executor.tool(command, output, diagnose=partial(not_taken, context))
         return True
     if llvm == context.mlir and is_written_in_process(major):
@@ -264,7 +263,7 @@ class CpuBuild(KindBuild):
     ) -> Path:
         """Return the LLVM IR, rewritten for the CPU."""
         text = _cpu_ir(context, source, module, lowered)
-        return downgraded_text(context, text, context.consumer, str(source))
+        return context.text_for(context.consumer, text, source)
 
     def bundled_image(
         self, context: BuildContext, _bundle: Path, module: ModuleFile, target: Target, /

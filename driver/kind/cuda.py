@@ -22,13 +22,12 @@ from mlir_offload.driver.compile.kind_build import (
     SdkChoice,
 )
 from mlir_offload.driver.compile.nvptx_code import CUDA_HINT, NvptxCode
-from mlir_offload.driver.kind import cuda_choice
+from mlir_offload.driver.kind import cuda_choice, cuda_link
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.compile_options import FAT_BINARY, DeviceCode, Mode
-from mlir_offload.driver.step.cuda import CodeFile, CudaDirectory, NvptxIr, PtxTime
+from mlir_offload.driver.step.cuda import NvptxIr, PtxTime
 from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load_abi
-from mlir_offload.offload.link import fatbinary_adapter, finding
-from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolchainError
+from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
@@ -44,6 +43,7 @@ from mlir_offload.translate.kind.cuda import (
 if TYPE_CHECKING:
     from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
     from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
+    from mlir_offload.offload.link.finding import Finding
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.inventory import Inventory
     from mlir_offload.toolchain.llvm import LlvmToolchain
@@ -76,9 +76,7 @@ def _make_bitcode(
 ) -> ImageFile:
     """Make bitcode by the clang of the linking LLVM."""
     # Whether it can be is known then, in a dry run too.
-    older = compile_downgrade.downgraded_text(
-        context, lowered, context.consumer, str(source), decides=True
-    )
+    older = context.text_for(context.consumer, lowered, source, decides=True)
     image = _image_file(context, lowered, target)
     is_assembled = context.options.needs_ptxas
     code = NvptxCode(context, source, module, older, image, context.llvm, is_assembled)
@@ -100,7 +98,7 @@ def _make_cubin(
     """Make a cubin, by the clang of the lowering LLVM where there is one."""
     executor, cuda = context.executor, context.cuda
     llvm = context.mlir if context.mlir.has("clang") else context.llvm
-    text = compile_downgrade.downgraded_text(context, lowered, llvm.version.major, str(source))
+    text = context.text_for(llvm.version.major, lowered, source)
     image = ImageFile(lowered.with_suffix(f".{target.arch}.o"), target)
     ready, codegen, libdevice = NvptxCode(context, source, module, text, image, llvm).prepare()
     assembly = compile_kept_ptx.assembly_file(image)
@@ -123,33 +121,6 @@ def _make_cubin(
     command = cubin_command(cuda, assembly, image.path, codegen, is_whole=is_whole)
     executor.tool(command, image.path, is_shown="-v" in codegen.ptxas_arguments)
     return replace(image, is_linked=is_linked)
-
-
-def _make_directory(
-    context: BuildContext,
-    directory: Path,
-    ptx: tuple[CodeFile, ...],
-    linked: Sequence[ImageFile],
-) -> None:
-    """Make the directory in which the linker wrapper finds the tools of CUDA, wherever they lie."""
-    cuda = context.cuda
-    if cuda is None or cuda.ptxas is None or cuda.nvlink is None or cuda.fatbinary is None:
-        msg = "linking device code for CUDA needs ptxas, nvlink and fatbinary"
-        raise ToolchainError(msg, hint="pip install 'mlir-offload[cuda]', or give --cuda-path=")
-    context.executor.step(
-        CudaDirectory(
-            ptxas=cuda.ptxas,
-            nvlink=cuda.nvlink,
-            fatbinary=cuda.fatbinary,
-            cuda_version=cuda.version,
-            for_clang=context.consumer,
-            time=context.source_time,
-            ptxas_arguments=context.options.device_flags.ptxas_arguments,
-            ptx=ptx,
-            cubins=tuple(CodeFile(one.target.arch, one.path.absolute()) for one in linked),
-            output=directory,
-        )
-    )
 
 
 def _ptx_feature(context: BuildContext, archs: Collection[str]) -> str:
@@ -260,15 +231,7 @@ class _Cuda(KindBuild):
     ) -> None:
         """Make a fat binary of cubins and PTX."""
         cuda = _toolkit_for_given(context, source)
-        images = [
-            fatbinary_adapter.cubin_argument(cuda.version, target.arch, path)
-            for target, path in chosen
-        ]
-        images += [
-            fatbinary_adapter.ptx_argument(cuda.version, target.arch, path) for target, path in ptx
-        ]
-        words = (str(cuda.fatbinary), "-64", f"--create={output}", *images)
-        context.executor.tool(Command(words), output)
+        context.executor.tool(cuda_link.fat_binary_command(cuda, chosen, ptx, output), output)
 
     def cpp_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
         """Return where CUDA lies."""
@@ -288,8 +251,7 @@ class _Cuda(KindBuild):
         device: Sequence[DeviceModule] = (),
     ) -> None:
         """Make a directory with the tools of CUDA, wherever they lie."""
-        kept = compile_kept_ptx.kept_ptx(context, source, device) if source is not None else ()
-        _make_directory(context, directory, kept, linked_image.linked_images(context, device))
+        cuda_link.make_directory(context, directory, source, device)
 
     def link_arguments(
         self, context: BuildContext, archs: Collection[str], directory: Path, /
@@ -359,21 +321,9 @@ class _Cuda(KindBuild):
 
     def bundle_findings(
         self, path: Path, manifest: MobManifest, tools: LinkTools, /
-    ) -> Iterator[finding.Finding]:
+    ) -> Iterator[Finding]:
         """Yield what LLVM and CUDA do not know, and libdevice where it is called and not here."""
-        llvm, cuda = tools.llvm, tools.cuda
-        if llvm is None:
-            return
-        for arch in manifest.archs(self.name):
-            try:
-                ptx_isa_for(arch, llvm.version.major, cuda)
-            except MlirOffloadError as error:
-                yield finding.Finding(error.message, str(path), error.hint, type(error))
-        if manifest.needs_libdevice and (cuda is None or cuda.libdevice is None):
-            where = f"CUDA in {cuda.root} does not have it" if cuda else "there is no CUDA here"
-            message = f"kernels call libdevice, and {where}"
-            hint = "install the nvvm component of CUDA, or bundle again with --with-device-libs"
-            yield finding.Finding(message, str(path), hint, ToolchainError)
+        return cuda_link.bundle_findings(path, manifest, tools)
 
     def doctor_choices(
         self, inventory: Inventory, releases: Sequence[LlvmToolchain], /

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.driver.compile.downgrade import downgraded_text, not_taken, with_libraries
+from mlir_offload.driver.compile.downgrade import not_taken
 from mlir_offload.driver.compile.kind_build import (
     CppLanguage,
     ImageFile,
@@ -19,6 +19,7 @@ from mlir_offload.driver.compile.kind_build import (
     SdkChoice,
     kernels_of,
     user_libraries,
+    with_libraries,
 )
 from mlir_offload.driver.option.compile_options import DeviceCode
 from mlir_offload.driver.step.hip import AmdgpuCheck, AmdgpuIr, HipFatBinary
@@ -101,7 +102,7 @@ def _make_code(context: BuildContext, source: Path, lowered: Path, image: _HipIm
     math = _device_math(flags, own.flags)
     executor.step(
         AmdgpuIr(
-            source=downgraded_text(context, lowered, context.llvm.version.major, str(source)),
+            source=context.text_for(context.llvm.version.major, lowered, source),
             kernels=image.kernels,
             rdc=bool(context.options.gpu_rdc),
             ftz=math.flushes_denormals,

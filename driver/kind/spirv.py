@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mlir_offload.driver.compile import device as device_code
-from mlir_offload.driver.compile.downgrade import downgraded_text
 from mlir_offload.driver.compile.kind_build import (
     ImageFile,
     KindBuild,
@@ -57,7 +56,7 @@ def _make_image(
     libraries = user_libraries(context, source, target, lowered)
     image = made.path
     ready, code = image.with_suffix(".ll"), image.with_suffix(".spv")
-    older = downgraded_text(context, lowered, context.consumer, str(source))
+    older = context.text_for(context.consumer, lowered, source)
     kernels, location = kernels_of(module), str(source)
     step = SpirvIr(
         source=older,

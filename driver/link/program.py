@@ -8,8 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.host_code import host_command
+from mlir_offload.driver.compile.context import BuildContext, host_command
 from mlir_offload.driver.compile.kind_build import (
     DeviceModule,
     ImageFile,

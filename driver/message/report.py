@@ -1,4 +1,7 @@
-"""Show errors, messages and notes in the form that was asked for: the only place that prints."""
+"""Show errors, messages and notes in the form that was asked for: the only place that prints.
+
+How a call speaks is chosen by options that every subcommand takes.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +11,63 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mlir_offload.driver.message import diagnostic as message_diagnostic
 from mlir_offload.driver.message import excerpt as message_excerpt
-from mlir_offload.driver.message import github, sarif
+from mlir_offload.driver.message import github, rule, sarif
 from mlir_offload.driver.message import json as message_json
-from mlir_offload.driver.message.escape import shown, shown_colors, shown_lines, shown_message
-from mlir_offload.driver.message.journal import Journal, StepTime, ToolRun
-from mlir_offload.driver.message.options import Color, MessageFormat, MessageOptions
+from mlir_offload.driver.message import text as message_text
+from mlir_offload.driver.message.escape import shown_colors, shown_lines
+from mlir_offload.driver.message.journal import Journal, ToolRun
 from mlir_offload.driver.system import workspace
-from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, parse_source_location
+from mlir_offload.toolchain.errors import (
+    MlirOffloadError,
+    ToolFailedError,
+    UsageError,
+    parse_source_location,
+)
 from mlir_offload.translate import tool_message
 
 if TYPE_CHECKING:
     from mlir_offload.driver.message.diagnostic import Diagnostic
 
-_PROGRAM = "mlir-offload"
-# As clang has them.
-_COLORS = {
-    "error": "\033[0;1;31m",
-    "warning": "\033[0;1;35m",
-    "note": "\033[0;1;36m",
-    "remark": "\033[0;1;34m",
-}
-_HINT = "\n  hint: "
-_BOLD, _PLAIN, _CARET = "\033[1m", "\033[0m", "\033[0;1;32m"
+
+class MessageFormat(StrEnum):
+    """The forms of messages."""
+
+    TEXT = "text"
+    JSON = "json"
+    SARIF = "sarif"
+    GITHUB = "github"
+
+
+class Color(StrEnum):
+    """When messages have colours."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class MessageOptions(Struct, frozen=True):
+    """How one call speaks; with a `file`, messages of the format go there, and text to stderr."""
+
+    format: MessageFormat = MessageFormat.TEXT
+    file: Path | None = None
+    color: Color = Color.AUTO
+    quiet: bool = False
+    verbose: bool = False
+    reproduce: Path | None = None
+    reproduces_crashes: bool = True
+    hidden_rules: frozenset[str] = frozenset()
+    error_rules: frozenset[str] = frozenset()
+    warnings_are_errors: bool = False
 
 
 class Report(Struct):
@@ -105,7 +135,7 @@ class Report(Struct):
                 return
             self._seen.update(messages)
             self._messages += messages
-        _print(render_error(messages, has_color=self.has_color))
+        _print(message_text.render_error(messages, has_color=self.has_color))
 
     def keep(self, messages: Iterable[Diagnostic]) -> None:
         """Keep messages for the file alone: on stderr they are said already, or not wanted."""
@@ -173,18 +203,6 @@ def wants_color(color: Color, environment: Mapping[str, str], *, is_terminal: bo
     return is_terminal and environment.get("TERM") != "dumb"
 
 
-def _ruled(text: str, rule: str) -> str:
-    """Return the text with the name of its rule, as clang writes the option of a warning."""
-    return f"{text} [{rule}]" if rule else text
-
-
-def _headline(place: str, severity: str, text: str, *, has_color: bool) -> str:
-    place, text = shown(place), shown_message(text)
-    if not has_color:
-        return f"{place}: {severity}: {text}"
-    return f"{_BOLD}{place}: {_COLORS[severity]}{severity}: {_PLAIN}{_BOLD}{text}{_PLAIN}"
-
-
 def _render(message: Diagnostic, form: MessageFormat, *, has_color: bool) -> str:
     """Return a message in a form; nothing in one that makes a document of all."""
     if form is MessageFormat.JSON:
@@ -193,41 +211,7 @@ def _render(message: Diagnostic, form: MessageFormat, *, has_color: bool) -> str
         return github.render_github(message)
     if form is MessageFormat.SARIF:
         return ""
-    return render_text(message, has_color=has_color)
-
-
-def render_error(messages: Iterable[Diagnostic], *, has_color: bool = False) -> str:
-    """Return an error and its notes as text; the hint of the error is last."""
-    parts = [render_text(message, has_color=has_color) for message in messages]
-    first, bar, hint = parts[0].rpartition(_HINT)
-    return "\n".join((first, *parts[1:])) + bar + hint if bar else "\n".join(parts)
-
-
-def render_text(message: Diagnostic, *, has_color: bool = False) -> str:
-    """Return `location: error: text`, the source line below it, and the hint last."""
-    place = str(message.place or _PROGRAM)
-    text = _ruled(message.text, message.rule)
-    head = _headline(place, message.severity, text, has_color=has_color)
-    lines = (_marked(line) if has_color else shown_lines(line) for line in message.details)
-    hint = f"{_HINT}{shown(message.hint)}" if message.hint else ""
-    return "\n".join((head, *lines)) + hint
-
-
-def _marked(line: str) -> str:
-    """Return a line below a message, a caret in the colour that clang gives it."""
-    gutter, bar, mark = line.partition("| ")
-    is_mark = bar and not gutter.strip() and not mark.strip(" ^~")
-    shown_line = shown_lines(line)
-    return f"{gutter}{bar}{_CARET}{mark}{_PLAIN}" if is_mark else shown_line
-
-
-def render_times(times: Iterable[StepTime]) -> str:
-    """Return a line for each step: when it began and how long it took, in milliseconds."""
-    rows = [
-        f"{step.start_s * 1000:7.0f}  {step.duration_s * 1000:8.0f}  {step.label}"
-        for step in sorted(times, key=lambda step: step.start_s)
-    ]
-    return "\n".join(("  start      time  step (ms)", *rows))
+    return message_text.render_text(message, has_color=has_color)
 
 
 def speaks_to_people() -> bool:
@@ -333,3 +317,77 @@ def _print(text: str) -> None:
 def _printable(text: str) -> str:
     """Return the text so that a path that is not UTF-8 cannot make printing fail."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+_Choice = TypeVar("_Choice", MessageFormat, Color)
+
+
+def _one_of(option: str, value: str, kind: type[_Choice]) -> _Choice:
+    try:
+        return kind(value)
+    except ValueError:
+        import difflib
+
+        near = difflib.get_close_matches(value, list(kind), n=1)
+        msg = f"{option}{value}: unknown value"
+        hint = f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(kind)}"
+        raise UsageError(msg, hint=hint) from None
+
+
+def choose_format(options: MessageOptions, value: str) -> MessageOptions:
+    """Choose the form of messages."""
+    return replace(options, format=_one_of("--message-format=", value, MessageFormat))
+
+
+def choose_color(options: MessageOptions, value: str) -> MessageOptions:
+    """Choose when messages have colours."""
+    return replace(options, color=_one_of("-fdiagnostics-color=", value, Color))
+
+
+def choose_file(options: MessageOptions, value: str) -> MessageOptions:
+    """Name the file for messages of that form."""
+    return replace(options, file=_named("--message-file=", value))
+
+
+def pack_call(options: MessageOptions, value: str) -> MessageOptions:
+    """Name the archive that the call is packed into."""
+    return replace(options, reproduce=_named("--reproduce=", value))
+
+
+def hide_rule(options: MessageOptions, value: str) -> MessageOptions:
+    """Hide what a rule finds."""
+    return replace(options, hidden_rules=options.hidden_rules | {rule.checked_name("-Wno-", value)})
+
+
+def raise_rule(options: MessageOptions, value: str) -> MessageOptions:
+    """Make an error of what a rule finds."""
+    return replace(
+        options, error_rules=options.error_rules | {rule.checked_name("-Werror=", value)}
+    )
+
+
+def _named(option: str, value: str) -> Path:
+    if not value:
+        msg = f"{option} expects a file name"
+        raise UsageError(msg, hint=f"write {option}FILE")
+    return Path(value)
+
+
+def be_quiet(options: MessageOptions, _: str) -> MessageOptions:
+    """Show neither notes nor warnings."""
+    return replace(options, quiet=True)
+
+
+def always_color(options: MessageOptions, _: str) -> MessageOptions:
+    """Use colours always."""
+    return replace(options, color=Color.ALWAYS)
+
+
+def never_color(options: MessageOptions, _: str) -> MessageOptions:
+    """Use colours never."""
+    return replace(options, color=Color.NEVER)
+
+
+def pack_no_crash(options: MessageOptions, _: str) -> MessageOptions:
+    """Pack nothing when a tool crashes."""
+    return replace(options, reproduces_crashes=False)

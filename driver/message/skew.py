@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from mlir_offload.driver.message import diagnostic
-from mlir_offload.driver.message.options import MessageOptions
+from mlir_offload.driver.message.report import MessageOptions
 from mlir_offload.offload.skew.check import SkewFinding
 from mlir_offload.toolchain.errors import parse_source_location
 from mlir_offload.toolchain.skew.identity import Severity as RuleSeverity

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import report, show_note, show_warning
+from mlir_offload.driver.option import subcommand
 from mlir_offload.driver.option.compile_options import (
     ALL_PTX,
     ANY_CLANG,
@@ -25,7 +26,6 @@ from mlir_offload.driver.option.compile_options import (
     DeviceCode,
     Mode,
 )
-from mlir_offload.driver.option.subcommand import every_subcommand
 from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.toolchain.errors import InputOutputError, UsageError, joined
 from mlir_offload.toolchain.target import (
@@ -163,7 +163,12 @@ def _named(arguments: Sequence[str]) -> Iterator[str]:
 
 def _output_options() -> frozenset[str]:
     """Return the options whose value is an output, whatever the subcommand."""
-    rows = (row for one in every_subcommand().values() for row in one.rows if row.path == "output")
+    rows = (
+        row
+        for one in subcommand.every_subcommand().values()
+        for row in one.rows
+        if row.path == "output"
+    )
     return frozenset((_LINKER_MAP, *(name.rstrip("=") for row in rows for name in row.names)))
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.message.options import MessageOptions
-from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.message.report import MessageOptions, show_note
 from mlir_offload.driver.option import (
     action,
     clang_option,

@@ -11,9 +11,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.driver.option import subcommand as option_subcommand
 from mlir_offload.driver.option import trusted
 from mlir_offload.driver.option.row import Setting, Value
-from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.driver.option.table import COMPILER, SETTINGS
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
@@ -323,7 +323,7 @@ def subcommand_first(arguments: tuple[str, ...]) -> tuple[str, ...]:
         word = rest.pop()
         if word == "--" or not word.startswith("-"):
             at = len(arguments) - len(rest) - 1
-            found = (word,) if word in SUBCOMMANDS else ()
+            found = (word,) if is_subcommand(word) else ()
             return (*found, *arguments[:at], *arguments[at + len(found) :])
         if COMPILER.takes_next(word) and rest:
             rest.pop()
@@ -335,7 +335,12 @@ def _subcommand(arguments: Sequence[str]) -> str:
     first = arguments[0] if arguments else ""
     if first.endswith("-step") and first.startswith("--"):
         return first
-    return first if first in SUBCOMMANDS or first == _STEP else ""
+    return first if is_subcommand(first) or first == _STEP else ""
+
+
+def is_subcommand(word: str) -> bool:
+    """Say whether a word is the name of a subcommand: letters alone. Options and files load no table for this."""
+    return word.isalpha() and word in option_subcommand.SUBCOMMANDS
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str], tuple[str, ...]]:
@@ -350,7 +355,7 @@ def _is_own(word: str) -> bool:
     return word in {_NO_CONFIG, _PRINT} or word.startswith(_CONFIG)
 
 
-def _taken_by(subcommand: str, added: Sequence[str]) -> tuple[str, ...]:
+def _taken_by(name: str, added: Sequence[str]) -> tuple[str, ...]:
     """Return the options that a subcommand knows: a file speaks to all of them."""
-    described = SUBCOMMANDS[subcommand]
+    described = option_subcommand.SUBCOMMANDS[name]
     return tuple(word for word in added if described.find(word) is not None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.message import options as message
+from mlir_offload.driver.message import report
 from mlir_offload.driver.option import action
 from mlir_offload.driver.option.compile_options import (
     FAT_BINARY,
@@ -26,14 +26,14 @@ NVIDIA, CLANG, C = "for NVIDIA GPUs", "as for clang", "for C and C++ inputs"
 # fmt: off
 MESSAGES = Group("messages", (
     Option(("-v", "--verbose"), "show each step and all output", does=action.put(verbose=True), to="is_verbose", in_key=False, doc="show each step, and all that the tools print"),
-    Option(("-q",), "print errors only", says=message.be_quiet, setting=Setting("quiet", bool, "false")),
-    Option(("--message-format=",), "text, json, sarif or github (annotations)", value="FORM", values=("text", "json", "sarif", "github"), says=message.choose_format, setting=Setting("message-format", str, "text", ("MLIR_OFFLOAD_MESSAGE_FORMAT",)), doc="the form of messages: `text`, `json`, `sarif`, `github`, see [diagnostics.md](diagnostics.md)"),
-    Option(("--message-file=",), "messages of that form to FILE; text to stderr", value="FILE", values="files", path="output", says=message.choose_file),
-    Option(("-Wno-",), "disable a rule", value="RULE", says=message.hide_rule, does=action.compiler_argument("-Wno-"), doc="disable a [rule](diagnostics.md#rules); other names are passed to clang"),
-    Option(("-Werror=",), "treat warnings of a rule as errors", value="RULE", says=message.raise_rule, does=action.compiler_argument("-Werror="), doc="treat warnings of a [rule](diagnostics.md#rules) as errors; `-Werror` treats all warnings as errors"),
-    Option(("-fdiagnostics-color=",), "colors: auto, always or never", value="WHEN", values=("auto", "always", "never"), says=message.choose_color, setting=Setting("color", str, "auto", ("NO_COLOR", "CLICOLOR_FORCE"), is_read_elsewhere=True)),
-    Option(("-fdiagnostics-color", "-fcolor-diagnostics"), "colors always", says=message.always_color),
-    Option(("-fno-color-diagnostics", "-fno-diagnostics-color"), "colors never", says=message.never_color),
+    Option(("-q",), "print errors only", says=report.be_quiet, setting=Setting("quiet", bool, "false")),
+    Option(("--message-format=",), "text, json, sarif or github (annotations)", value="FORM", values=("text", "json", "sarif", "github"), says=report.choose_format, setting=Setting("message-format", str, "text", ("MLIR_OFFLOAD_MESSAGE_FORMAT",)), doc="the form of messages: `text`, `json`, `sarif`, `github`, see [diagnostics.md](diagnostics.md)"),
+    Option(("--message-file=",), "messages of that form to FILE; text to stderr", value="FILE", values="files", path="output", says=report.choose_file),
+    Option(("-Wno-",), "disable a rule", value="RULE", says=report.hide_rule, does=action.compiler_argument("-Wno-"), doc="disable a [rule](diagnostics.md#rules); other names are passed to clang"),
+    Option(("-Werror=",), "treat warnings of a rule as errors", value="RULE", says=report.raise_rule, does=action.compiler_argument("-Werror="), doc="treat warnings of a [rule](diagnostics.md#rules) as errors; `-Werror` treats all warnings as errors"),
+    Option(("-fdiagnostics-color=",), "colors: auto, always or never", value="WHEN", values=("auto", "always", "never"), says=report.choose_color, setting=Setting("color", str, "auto", ("NO_COLOR", "CLICOLOR_FORCE"), is_read_elsewhere=True)),
+    Option(("-fdiagnostics-color", "-fcolor-diagnostics"), "colors always", says=report.always_color),
+    Option(("-fno-color-diagnostics", "-fno-diagnostics-color"), "colors never", says=report.never_color),
 ))
 CONFIGURATION = Group("configuration", (
     Option(("--config=",), "read FILE instead of mlir-offload.toml", value="FILE", values="files", path="input", to="config", in_key=False, doc="[settings in a file](configuration.md), in place of the project's"),
@@ -188,8 +188,8 @@ ACTIONS = Group("what happens", (
     Option(("-Qunused-arguments",), "do not warn of unused arguments", does=action.put(hides_unused=True), in_key=False),
     Option(("-ftime-report",), "show how long each step took", does=action.put(time_report=True), in_key=False),
     Option(("--why-rebuilt",), "report what changed since the last build of the output", does=action.put(why_rebuilt=True), in_key=False, doc="say which input, flag or tool changed since the output was built last"),
-    Option(("--reproduce=",), "write a self-contained reproducer archive", value="FILE.tar", values="files", path="output", says=message.pack_call, doc="pack the call, to be [run again elsewhere](diagnostics.md#reproducers)"),
-    Option(("-fno-crash-diagnostics",), "pack nothing when a tool crashes", says=message.pack_no_crash, setting=Setting("crash-diagnostics", bool, "true", option="", off="-fno-crash-diagnostics")),
+    Option(("--reproduce=",), "write a self-contained reproducer archive", value="FILE.tar", values="files", path="output", says=report.pack_call, doc="pack the call, to be [run again elsewhere](diagnostics.md#reproducers)"),
+    Option(("-fno-crash-diagnostics",), "pack nothing when a tool crashes", says=report.pack_no_crash, setting=Setting("crash-diagnostics", bool, "true", option="", off="-fno-crash-diagnostics")),
     Option(("--completion=",), "print what the shell reads to complete options", value="SHELL", values=("bash", "zsh", "fish"), doc="print what `bash`, `zsh` or `fish` reads to complete options, see [below](#completion)"),
     Option(("--toolchain-id",), "print what names the tools by their content", doc="print what names the tools by their content; with `-v`, its parts"),
     Option(("--print-cache-key",), "print ccache's key for a whole call", doc="print the key for [whole calls behind ccache](../howto/cache.md#a-whole-call-behind-ccache) with the other options; starts no tool that it knows already"),

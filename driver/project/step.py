@@ -23,10 +23,9 @@ from mlir_offload.driver.build.source import (
 )
 from mlir_offload.driver.build.subcommand import build
 from mlir_offload.driver.compile.clang_error import clang_error
-from mlir_offload.driver.compile.context import Build, BuildContext, open_build
+from mlir_offload.driver.compile.context import Build, BuildContext, host_command, open_build
 from mlir_offload.driver.compile.device import ordered_targets
 from mlir_offload.driver.compile.gpu_cpp import compile_gpu_cpp
-from mlir_offload.driver.compile.host_code import dump_arguments, host_command
 from mlir_offload.driver.compile.kind_build import (
     DeviceModule,
     ImageFile,
@@ -36,6 +35,7 @@ from mlir_offload.driver.compile.kind_build import (
     targets_for,
 )
 from mlir_offload.driver.compile.normalize import normalize
+from mlir_offload.driver.compile.outputs import dump_arguments
 from mlir_offload.driver.option.command_line import GPU_CPP, CompileOptions, parse_arguments
 from mlir_offload.driver.project.parts import pack_device, pack_host, unpack_parts
 from mlir_offload.driver.step.compiler_step import (

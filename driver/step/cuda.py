@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from mlir_offload.driver.step.step import DeviceIrStep, Keyed, Step, TextStep
-from mlir_offload.offload.link import fatbinary_adapter
-from mlir_offload.toolchain.tool import ToolVersion
+from mlir_offload.driver.step.step import DeviceIrStep, TextStep
 from mlir_offload.translate.kind.cuda import nvptx_device_ir, with_file_times
 
 
@@ -32,39 +28,3 @@ class NvptxIr(DeviceIrStep, frozen=True, kw_only=True, tag="nvptx-ir"):
             keeps_functions=self.rdc,
             flushes_subnormals=self.ftz,
         )
-
-
-class CodeFile(Keyed, frozen=True):
-    """Code for an architecture: PTX that fat binaries get, or a linked cubin."""
-
-    arch: str
-    file: Path
-
-
-class CudaDirectory(Step, frozen=True, kw_only=True, tag="cuda-directory"):
-    """Put the tools of CUDA where the linker wrapper looks, `fatbinary` fitted to the wrapper."""
-
-    ptxas: Path
-    nvlink: Path
-    fatbinary: Path
-    cuda_version: ToolVersion
-    for_clang: int
-    time: int | None = None
-    ptxas_arguments: tuple[str, ...] = ()
-    ptx: tuple[CodeFile, ...] = ()
-    cubins: tuple[CodeFile, ...] = ()
-    output: Path
-
-    def _do(self) -> None:
-
-        tools = fatbinary_adapter.CudaTools(
-            self.cuda_version,
-            self.ptxas,
-            self.nvlink,
-            self.fatbinary,
-            source_time=self.time,
-            ptxas_arguments=self.ptxas_arguments,
-            ptx=tuple((kept.arch, kept.file) for kept in self.ptx),
-            cubins=tuple((cubin.arch, cubin.file) for cubin in self.cubins),
-        )
-        fatbinary_adapter.write_cuda_directory(self.output, tools, self.for_clang)

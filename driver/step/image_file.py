@@ -11,7 +11,13 @@ from mlir_offload.driver.step.step import Keyed, PackagedImage, Step, read_text,
 from mlir_offload.driver.system.workspace import open_output
 from mlir_offload.offload import learned_section, llvm_ir
 from mlir_offload.offload.abi import OffloadAbi, host_layout, load_abis
-from mlir_offload.offload.container.packager import ImageArgument, ImageRecord, record_parts
+from mlir_offload.offload.container.packager import (
+    ImageArgument,
+    ImageRecord,
+    check_image_argument,
+    check_image_content,
+    record_parts,
+)
 from mlir_offload.offload.host import interface as host_interface
 from mlir_offload.offload.host import linked_image, source_line
 from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
@@ -19,7 +25,6 @@ from mlir_offload.offload.host.entry import EntryType, OffloadEntry
 from mlir_offload.offload.image import FORM_BYTES, image_form_of
 from mlir_offload.offload.ir_syntax import kernel_signatures, with_target
 from mlir_offload.offload.kind_format import check_form, check_kinds
-from mlir_offload.offload.link.dropped_image import check_image_argument, check_image_content
 from mlir_offload.toolchain.byte_view import copy_view, open_view, write_all
 from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.tables import known_release

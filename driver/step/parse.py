@@ -25,7 +25,8 @@ S = TypeVar("S", bound=Step)
 _MODULES: Mapping[str, Sequence[str]] = {
     "split_file": ("split", "header", "join", "separate", "part"),
     "device": ("unwrap",),
-    "cuda": ("nvptx-ir", "ptx-time", "cuda-directory"),
+    "cuda": ("nvptx-ir", "ptx-time"),
+    "cuda_directory": ("cuda-directory",),
     "hip": ("amdgpu-ir", "amdgpu-check", "hip-fat-binary"),
     "spirv": ("spirv-ir", "spirv-check"),
     "cpu": ("cpu-ir", "cpu-inline", "cpu-split"),

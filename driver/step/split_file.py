@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 from msgspec.structs import asdict, replace
 
 from mlir_offload.driver.message.report import show_warning
@@ -103,12 +102,13 @@ def write_split(program: SplitProgram, directory: Path) -> None:
     }
     if program.interface:
         _write(directory / INTERFACE_FILE, program.interface)
-    _write(directory / _INDEX, json.dumps(index, indent=1))
+    # A kind is a text of a class of its own.
+    (directory / _INDEX).write_bytes(json.format(json.encode(index, enc_hook=str), indent=1))
 
 
 def load_split_files(directory: Path) -> SplitFiles:
     """Read what `write_split` wrote."""
-    index = json.loads((directory / _INDEX).read_text(encoding="utf-8"))
+    index = json.decode((directory / _INDEX).read_bytes())
     texts = tuple(_read_module(row, directory) for row in index["modules"])
     modules = (*texts, *(_read_binary(row, directory) for row in index["binaries"]))
     if len(modules) == 1:

@@ -53,13 +53,13 @@ class FileIdentity(Struct, frozen=True, eq=False):
 class ToolWatch(Struct):
     """The files of tools as they were when they were found."""
 
-    _stamps: dict[Path, str] = field(default_factory=dict)
+    _stamps: dict[str, str] = field(default_factory=dict)
 
     def add(self, files: Iterable[FileIdentity]) -> None:
         """Remember these files as they are now."""
-        self.add_paths(file.path for file in files if file.path is not None)
+        self.add_paths(str(file.path) for file in files if file.path is not None)
 
-    def add_paths(self, paths: Iterable[Path]) -> None:
+    def add_paths(self, paths: Iterable[str]) -> None:
         """Remember the files at these places as they are now."""
         for path in paths:
             if path not in self._stamps:
@@ -86,30 +86,28 @@ class ToolWatch(Struct):
 
 def tool_files(
     llvm: LlvmToolchain, cuda: CudaToolkit | None, rocm: RocmInstallation | None = None
-) -> Iterator[Path]:
+) -> Iterator[str]:
     """Yield the programs of a toolchain and the libraries of LLVM's release, without opening any.
 
     An upgrade replaces them one by one; the code of clang and mlir-opt lies in the libraries.
     """
-    yield from (path for _, path in llvm.tools)
+    yield from (str(path) for _, path in llvm.tools)
     if cuda is not None:
-        yield from (path for _, path in cuda.installation.parts)
+        yield from (str(path) for _, path in cuda.installation.parts)
     if rocm is not None and rocm.bitcode is not None:
-        yield from rocm.bitcode.glob("*.bc")
+        yield from map(str, rocm.bitcode.glob("*.bc"))
     name = rf"^lib(?:LLVM|MLIR|clang|lld|LTO|Polly).*[-.]{llvm.version.major}(?!\d).*$"
     own = compiled(name, re.MULTILINE)
     places = (str(llvm.prefix / "lib"), *LIBRARY_PLACES)
     for place in dict.fromkeys(os.path.realpath(place) for place in places):
         with contextlib.suppress(OSError):
             names = os.listdir(place)  # noqa: PTH208 (thousands of names, of which few are kept)
-            yield from (Path(place, name) for name in own.findall("\n".join(names)))
+            yield from (f"{place}/{name}" for name in own.findall("\n".join(names)))
 
 
-def _stamp_at(path: Path) -> str:
-    try:
-        return _content_stamp(path.stat())
-    except OSError:
-        return ""
+def _stamp_at(path: str) -> str:
+    status = _status(path)
+    return "" if status is None else _content_stamp(status)
 
 
 def _content_stamp(status: os.stat_result) -> str:
@@ -165,7 +163,7 @@ def _places(program: Path, library_path: str) -> Iterator[str]:
 
 def _status(place: str) -> os.stat_result | None:
     try:
-        return os.stat(place)  # noqa: PTH116 (a dozen for each program)
+        return os.stat(place)  # noqa: PTH116 (a dozen for each program, and all files of tools twice)
     except OSError:
         return None
 

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -155,13 +154,26 @@ def locked_temporary_directory(parent: Path) -> Iterator[Path]:
     _sweep(parent, prefix)
 
 
+def remove_tree(path: str | Path) -> None:
+    """Remove a directory of ours with all that can be removed. `shutil` loads every compression to do it."""
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        for entry in list(entries):
+            if entry.is_dir(follow_symlinks=False):
+                remove_tree(entry.path)
+            else:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)  # noqa: PTH108 (it has no Path)
+    with contextlib.suppress(OSError):
+        os.rmdir(path)  # noqa: PTH106
+
+
 def _remove_directory(path: Path, descriptor: int) -> None:
     try:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)
     finally:
         # A signal may have ended the first attempt.
         if path.exists():
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
         if descriptor != _NONE:
             os.close(descriptor)
 
@@ -178,7 +190,7 @@ def _remove_left(path: Path) -> None:
     descriptor = os.open(path, _DIRECTORY)
     try:
         if _lock(descriptor) is _Lock.OURS:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
     finally:
         os.close(descriptor)
 
@@ -272,7 +284,8 @@ def publish(made: Path, output: Path) -> None:
     try:
         with locked_temporary_file(output) as temporary, made.open("rb") as source:
             with open(temporary.descriptor, "wb", closefd=False) as target:
-                shutil.copyfileobj(source, target, _COPIED_AT_ONCE)
+                while block := source.read(_COPIED_AT_ONCE):
+                    target.write(block)
             status = os.fstat(source.fileno())
             os.fchmod(temporary.descriptor, _mode(output, status.st_mode))
             os.utime(temporary.descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -1,17 +1,21 @@
-"""Write offload binaries of version 1, byte for byte as clang-offload-packager of each release does."""
+"""Write offload binaries of version 1, byte for byte as clang-offload-packager of each release does.
+
+What the linker wrapper of the release would lose is refused; most of it would get lost silently.
+"""
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from mlir_offload.offload.abi import OffloadAbi
-from mlir_offload.offload.image import ImageKind, is_bitcode
+from mlir_offload.offload.abi import OffloadAbi, offload_table, row_of
+from mlir_offload.offload.image import FORM_BYTES, ImageForm, ImageKind, image_form_of, is_bitcode
 from mlir_offload.offload.string_order import written_order
 from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 
 MAGIC = b"\x10\xff\x10\xad"
 ALIGNMENT = 8
@@ -30,6 +34,34 @@ _VERSION = 1
 _FLAGS = 0
 _ARCH = b"arch"
 _OTHER_DEVICES = ("nvptx", "amdgcn", "spirv")
+_HOST = "host"
+_OTHER = "other"
+_GIVEN_ONCE = ("kind", "triple", "arch")
+
+_REASONS: Mapping[ImageForm, str] = {
+    **dict.fromkeys(
+        (
+            ImageForm.EXECUTABLE_CUBIN,
+            ImageForm.HSACO,
+            ImageForm.SHARED_OBJECT,
+            ImageForm.EXECUTABLE,
+        ),
+        "it is linked already, and linked again it would have no kernels",
+    ),
+    **dict.fromkeys(
+        (ImageForm.FATBINARY, ImageForm.BUNDLE),
+        "it is a container, and the device link looks into none",
+    ),
+    ImageForm.OFFLOAD_BINARY: "it is packaged already",
+    ImageForm.PTX: "its device link does not assemble it",
+}
+
+_CURES: Mapping[str, str] = {
+    "nvptx": "package LLVM bitcode, or a relocatable cubin as ptxas -c makes it",
+    "amdgcn": "package LLVM bitcode, or a relocatable object as clang -c makes it for the GPU",
+    "spirv": "package LLVM bitcode",
+    _HOST: "package LLVM bitcode, or a relocatable object as clang -c makes it",
+}
 
 
 def aligned(offset: int) -> int:
@@ -150,3 +182,110 @@ def string_table(strings: Iterable[bytes]) -> StringTable:
 
 def _reversed(text: bytes) -> bytes:
     return text[::-1]
+
+
+def check_image_argument(argument: ImageArgument, abi: OffloadAbi) -> None:
+    """Raise UsageError or CompatibilityError for an image that no link would find a use for.
+
+    The packager writes such images silently.
+    """
+    if not argument.files:
+        raise _usage(argument, "has no file", "write file=FILE")
+    for key in _GIVEN_ONCE:
+        if "," in argument.value(key):
+            reason = f"gives {key} more than one value: {argument.value(key)}"
+            raise _usage(argument, reason, "write an --image= for each")
+    _check_kind(argument, abi)
+    if not argument.value("triple"):
+        hint = "name the target of the image, for example triple=nvptx64-nvidia-cuda"
+        raise _usage(argument, "has no triple", hint)
+    _check_device(argument)
+
+
+def check_image_content(
+    argument: ImageArgument, name: str, content: ByteView, abi: OffloadAbi
+) -> int:
+    """Return the image kind to write for a file of that name.
+
+    Raises CompatibilityError for what the linker wrapper of the release would lose, or fail at.
+    """
+    head = content.head(FORM_BYTES)
+    form = image_form_of(head)
+    device = device_of(argument.value("triple"))
+    endings = linked_endings(device, abi.major).get(form.value)
+    if endings is None:
+        what = str(form) if content.size else "an empty file"
+        msg = f"cannot package {what} for LLVM {abi.major}: {loss_of(form)}"
+        raise CompatibilityError(msg, hint=_CURES[device], location=name)
+    kind = packaged_image_kind(name, head, abi)
+    if ending_of(kind, abi) not in endings:
+        msg = f"cannot package {form} of this name for LLVM {abi.major}: it takes the ending for the form"
+        raise CompatibilityError(msg, hint=f"name the file *.{endings[0]}", location=name)
+    return kind
+
+
+def _check_kind(argument: ImageArgument, abi: OffloadAbi) -> None:
+    kind = argument.value("kind")
+    if kind in dict(abi.kind_codes):
+        return
+    known = ", ".join(name for name, _ in abi.kind_codes)
+    if not kind:
+        raise _usage(argument, "has no offload kind", f"add kind=, one of {known}")
+    if kind not in packaged_devices()["kinds"]:
+        raise _usage(argument, f"names an unknown offload kind '{kind}'", f"use one of {known}")
+    msg = f"{_spelled(argument)}: LLVM {abi.major} has no offload kind '{kind}'; the image would be dropped"
+    raise CompatibilityError(msg, hint=f"package for a release that has it, or use one of {known}")
+
+
+def _check_device(argument: ImageArgument) -> None:
+    kind, triple = argument.value("kind"), argument.value("triple")
+    device = device_of(triple)
+    devices = packaged_devices()["kinds"][kind]
+    if device not in devices:
+        msg = f"{_spelled(argument)}: code for {triple} would be lost under kind={kind}"
+        hint = (
+            f"a triple of kind={kind} starts with {' or '.join(devices)}; check kind= and triple="
+        )
+        raise CompatibilityError(msg, hint=hint)
+    if device in packaged_devices()["need_arch"] and not argument.value("arch"):
+        raise _usage(argument, "has no arch", "add the GPU, as arch=sm_90 or arch=gfx90a")
+
+
+def _usage(argument: ImageArgument, reason: str, hint: str) -> UsageError:
+    return UsageError(f"{_spelled(argument)} {reason}", hint=hint)
+
+
+def _spelled(argument: ImageArgument) -> str:
+    name = argument.value("file")
+    return f"--image=file={name},..." if name else "an --image="
+
+
+def device_of(triple: str) -> str:
+    """Return the row of the tables that a triple belongs to."""
+    devices = offload_table()["linked_images"]
+    return next((device for device in devices if triple.startswith(device)), _HOST)
+
+
+def linked_endings(device: str, major: int) -> Mapping[str, Sequence[str]]:
+    """Return for each form that the device link of a release takes the endings that it is packaged with."""
+    forms: Mapping[str, Sequence[str]] = row_of(offload_table()["linked_images"][device], major)[
+        "forms"
+    ]
+    return forms
+
+
+def ending_of(image_kind: int, abi: OffloadAbi) -> str:
+    """Return the ending of the files that the packager gives an image kind."""
+    codes = abi.image_kinds_by_ending
+    return next((ending for ending, code in codes if code == image_kind), _OTHER)
+
+
+def packaged_devices() -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """Return the devices of each offload kind, and those whose images need an architecture."""
+    table: Mapping[str, Mapping[str, Sequence[str]]] = offload_table()["packaged_devices"]
+    return table
+
+
+def loss_of(form: ImageForm) -> str:
+    """Return why no device link takes an image of this form."""
+    return _REASONS.get(form, "the device link for this triple would drop it or fail")

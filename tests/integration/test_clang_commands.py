@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.driver.cli import main
-from mlir_offload.driver.message.options import MessageOptions
-from mlir_offload.driver.message.report import report
+from mlir_offload.driver.message.report import MessageOptions, report
 
 pytestmark = pytest.mark.llvm(22)
 CUDA = Path("/usr/local/cuda-13.0")

@@ -20,8 +20,7 @@ import pytest
 from msgspec import Struct
 
 from mlir_offload.driver.cli import main
-from mlir_offload.driver.message.options import MessageOptions
-from mlir_offload.driver.message.report import report
+from mlir_offload.driver.message.report import MessageOptions, report
 
 CASES = Path(__file__).with_name("mistakes.txt")
 _FILE = re.compile(r"^--- (.*)\n", re.MULTILINE)

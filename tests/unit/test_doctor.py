@@ -24,7 +24,7 @@ from mlir_offload.driver.doctor.trial import Bench, Cell, MadeObject, Trial, Ver
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import ToolFailedError
 from mlir_offload.toolchain.inventory import Inventory, ProbedLlvm
-from mlir_offload.toolchain.llvm import LlvmInstallation
+from mlir_offload.toolchain.llvm import LlvmInstallation, LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.target import Kind, all_kinds
@@ -44,11 +44,15 @@ def toolkit(root: str, version: tuple[int, int] = (13, 0)) -> CudaToolkit:
     )
 
 
+def installation_of(llvm: LlvmToolchain) -> LlvmInstallation:
+    return LlvmInstallation(llvm.prefix, tuple((name, str(path)) for name, path in llvm.tools), "")
+
+
 def inventory(
     *majors: int, cuda: tuple[CudaToolkit, ...] = (), gpus: tuple[str, ...] = ()
 ) -> Inventory:
     releases = [release(major) for major in majors]
-    probed = tuple(ProbedLlvm(LlvmInstallation(one.prefix, one.tools, ""), one) for one in releases)
+    probed = tuple(ProbedLlvm(installation_of(one), one) for one in releases)
     return Inventory(
         probed, cuda, (), gpus, releases[0] if releases else None, next(iter(cuda), None)
     )
@@ -95,7 +99,7 @@ def test_each_release_that_lowers_is_paired_with_each_that_links() -> None:
 def test_a_second_release_of_one_number_is_tried_with_itself_and_told_apart() -> None:
     found = inventory(22, 19)
     other = replace(release(22), prefix=Path("/opt/other"))
-    probed = ProbedLlvm(LlvmInstallation(other.prefix, other.tools, ""), other)
+    probed = ProbedLlvm(installation_of(other), other)
     planned = plan_combinations(replace(found, llvm=(probed, *found.llvm)), (Kind.OPENMP,))
     assert [one.label for one in planned] == [
         "openmp host, LLVM 22 in /llvm-22",

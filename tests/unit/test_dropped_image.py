@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.container.packager import image_argument
-from mlir_offload.offload.link.dropped_image import check_image_argument, check_image_content
+from mlir_offload.offload.container.packager import (
+    check_image_argument,
+    check_image_content,
+    image_argument,
+)
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 

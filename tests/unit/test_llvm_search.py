@@ -19,7 +19,13 @@ from mlir_offload.toolchain.llvm import (
 )
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm, search_places
-from mlir_offload.toolchain.tool import Role, ToolchainRequest, ToolVersion, load_llvm_table
+from mlir_offload.toolchain.tool import (
+    Role,
+    ToolchainRequest,
+    ToolVersion,
+    load_llvm_table,
+    paths_like,
+)
 
 LOWER = ("mlir-opt", "mlir-translate")
 LINK = ("clang", "clang-linker-wrapper", "clang-nvlink-wrapper")
@@ -547,3 +553,14 @@ def test_the_library_of_the_system_is_not_that_of_a_static_build_elsewhere(
     directories = load_llvm_table().library_directories_of(Path(prefix))
     assert ("/usr/lib64" in directories) == is_of_system
     assert "lib" in directories
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["usr/lib/llvm-*", "usr/*/llvm*", "usr/lib", "usr/none", "usr/none/*", "u[a-s]r/lib/?lvm"],
+)
+def test_places_are_found_as_a_glob_finds_them(tmp_path: Path, form: str) -> None:
+    for name in ("lib/llvm-19", "lib/llvm-22", "lib/llvm", "lib64/llvm22", "share"):
+        (tmp_path / "usr" / name).mkdir(parents=True)
+    (tmp_path / "usr" / "lib" / "llvm-file").touch()
+    assert sorted(paths_like(tmp_path, form)) == sorted(tmp_path.glob(form))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -213,10 +212,10 @@ def test_a_signal_while_it_is_locked_leaves_nothing(
 def test_a_signal_while_a_directory_is_removed_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = shutil.rmtree
+    real = workspace.remove_tree
 
-    def interrupted(path: Path, **_: object) -> None:
-        monkeypatch.setattr(shutil, "rmtree", real)
+    def interrupted(path: Path) -> None:
+        monkeypatch.setattr(workspace, "remove_tree", real)
         (path / "file").unlink()
         raise KeyboardInterrupt
 
@@ -225,7 +224,7 @@ def test_a_signal_while_a_directory_is_removed_leaves_nothing(
             (place / "file").touch()
             (place / "other").touch()
 
-    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    monkeypatch.setattr(workspace, "remove_tree", interrupted)
     with pytest.raises(KeyboardInterrupt):
         lock()
     assert names(tmp_path) == []

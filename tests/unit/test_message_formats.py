@@ -19,8 +19,7 @@ from mlir_offload.driver.message.diagnostic import (
 from mlir_offload.driver.message.github import render_github
 from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.driver.message.json import render_json, render_output, schema_text
-from mlir_offload.driver.message.options import Color
-from mlir_offload.driver.message.report import wants_color
+from mlir_offload.driver.message.report import Color, wants_color
 from mlir_offload.driver.message.sarif import render_sarif
 from mlir_offload.toolchain import errors
 from mlir_offload.toolchain.errors import SourceLocation, parse_source_location

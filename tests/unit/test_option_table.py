@@ -80,6 +80,12 @@ def test_package_reads_what_the_table_says() -> None:
     assert in_table(SUBCOMMANDS["package"]) - COMMON == read
 
 
+def test_no_option_and_no_file_with_an_ending_could_be_a_subcommand() -> None:
+    """The table of subcommands is not even loaded for them."""
+    assert [name for name in SUBCOMMANDS if not config.is_subcommand(name)] == []
+    assert not config.is_subcommand("saxpy.mlir")
+
+
 def test_each_subcommand_names_a_function() -> None:
     for described in ALL.values():
         module, _, function = described.run.partition(":")

@@ -85,8 +85,8 @@ def test_a_kept_pattern_equals_the_compiled_one(
 
 
 def _of_another_python(content: bytes) -> bytes:
-    (version, name), parts = _loaded(content)
-    return marshal.dumps(((version + 1, name), dict.fromkeys(parts, b"")))
+    (version, *others), parts, translations = _loaded(content)
+    return marshal.dumps(((version + 1, *others), dict.fromkeys(parts, b""), translations))
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def _of_another_python(content: bytes) -> bytes:
         lambda _: b"",
         lambda content: content[: len(content) // 2],
         lambda _: marshal.dumps(7),
-        lambda content: marshal.dumps((_loaded(content)[0], {("a(b)?", 0): b"\x00"})),
+        lambda content: marshal.dumps((_loaded(content)[0], {("a(b)?", 0): b"\x00"}, {})),
         lambda content: marshal.dumps(
-            (_loaded(content)[0], {("a(b)?", 0): marshal.dumps((0, [9999], 1, {}, ()))})
+            (_loaded(content)[0], {("a(b)?", 0): marshal.dumps((0, [9999], 1, {}, ()))}, {})
         ),
         _of_another_python,
     ],
@@ -113,6 +113,23 @@ def test_a_file_that_holds_no_patterns_is_not_used(
     store.save()
     file.write_bytes(change(file.read_bytes()))
     assert PatternStore(file).compiled("a(b)?", 0) == re.compile("a(b)?")
+
+
+def test_a_translation_is_kept_until_the_translator_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "kept"
+    store = PatternStore(file)
+    made = store.translated("call void @f(`address:local`)")
+    store.save()
+    monkeypatch.setattr("mlir_offload.toolchain.pattern._translated", lambda *_, **__: "new")
+    assert PatternStore(file).translated("call void @f(`address:local`)") == made
+    assert PatternStore(file).translated("call void @f(`address:local`)", is_line=True) == "new"
+
+    (tmp_path / "pattern.py").write_text("another translator", encoding="utf-8")
+    monkeypatch.setattr("mlir_offload.toolchain.pattern.__file__", str(tmp_path / "pattern.py"))
+    assert PatternStore(file).translated("call void @f(`address:local`)") == "new"
 
 
 def test_nothing_is_written_if_no_pattern_is_new_or_python_may_not(

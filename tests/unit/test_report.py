@@ -6,8 +6,8 @@ import pytest
 
 from mlir_offload.driver.message.excerpt import excerpt, with_range
 from mlir_offload.driver.message.journal import StepTime
-from mlir_offload.driver.message.options import MessageOptions
-from mlir_offload.driver.message.report import render_times, report, show, show_error
+from mlir_offload.driver.message.report import MessageOptions, report, show, show_error
+from mlir_offload.driver.message.text import render_times
 from mlir_offload.toolchain.errors import (
     MlirOffloadError,
     Note,

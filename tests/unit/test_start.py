@@ -51,8 +51,9 @@ NEVER = {
         "ctypes",
         "asyncio",
     ),
-    *("concurrent.futures", "importlib.metadata", "importlib.resources"),
+    *("concurrent.futures", "importlib.metadata", "importlib.resources", "json", "shutil", "lzma"),
     *("mlir_offload.driver.message.diagnostic", "mlir_offload.driver.option.pipeline_file"),
+    *("mlir_offload.driver.option.subcommand", "mlir_offload.driver.message.text"),
     *("mlir_offload.driver.compile.guard", "mlir_offload.toolchain.amdgpu"),
 }
 # What reads and judges files that the call does not make.
@@ -84,7 +85,6 @@ OTHER_KINDS = frozenset(
 )
 # A compilation comes to these while its first programs run.
 LATER = {
-    "json",
     "mlir_offload.driver.build.source",
     "mlir_offload.driver.step.split_file",
 }

@@ -1,0 +1,49 @@
+"""Libraries of bitcode that device code calls: those of the user, checked, and linked in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.compile import downgrade
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.offload.device.library import check_library
+from mlir_offload.toolchain.errors import InputOutputError
+from mlir_offload.toolchain.target import Target
+from mlir_offload.translate.device_ir import calls_others
+from mlir_offload.translate.kind.cuda import library_link_command
+
+if TYPE_CHECKING:
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+
+
+def check_libraries(
+    context: BuildContext, source: Path, target: Target, lowered: Path, chosen: Sequence[Path]
+) -> tuple[Path, ...]:
+    """Return the libraries that a lowered module depends on: all, or none if it calls nothing of others.
+
+    Raises InputOutputError for one that is not there, CompatibilityError for one that does not fit.
+    """
+    for path in chosen:
+        if not path.is_file():
+            msg = f"{path}: no such file"
+            raise InputOutputError(msg, hint="check the name of the device library")
+    if not calls_others(lowered.read_text(encoding="utf-8")):
+        return ()
+
+    for path in chosen:
+        check_library(path, target, context.consumer)
+        context.dependencies.add(source, path, target=str(target))
+    return tuple(chosen)
+
+
+def link_in(
+    context: BuildContext, llvm: LlvmToolchain, source: Path, libraries: Sequence[Path]
+) -> Path:
+    """Return bitcode with the functions of libraries that it calls, linked by llvm-link."""
+    linked = source.with_suffix(".linked.bc")
+    command = library_link_command(llvm, source, linked, libraries)
+    context.executor.tool(command, linked, diagnose=partial(downgrade.not_taken, context))
+    return linked
