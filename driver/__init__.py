@@ -1,6 +1,6 @@
 """The compiler driver: decisions, order of steps and output."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 __version__ = "0.1.0"
 

@@ -1,5 +1,5 @@
 """MLIR to LLVM: split a GPU program, lower host and device, make device images."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

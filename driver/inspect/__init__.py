@@ -1,5 +1,5 @@
 """The subcommand `inspect`: what files hold of offloading."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

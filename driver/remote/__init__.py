@@ -1,5 +1,5 @@
 """Steps of a project on other machines, by the Remote Execution API."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

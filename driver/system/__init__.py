@@ -1,5 +1,5 @@
 """What the driver needs of the system: files, jobs, threads, and what it remembers between calls."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

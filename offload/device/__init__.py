@@ -1,5 +1,5 @@
 """Device code of every format: its kernels, their parameters, what it was compiled for."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

@@ -1,5 +1,5 @@
 """What host code says of offloading: entries, registration, embedded images."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

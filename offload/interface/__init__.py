@@ -1,5 +1,5 @@
 """How C, C++ and Python call the functions of a program."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

@@ -1,5 +1,5 @@
 """What the formats of LLVM and the host runtime say of each device kind, in one module each."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

@@ -1,5 +1,5 @@
 """Releases that do not fit: files against their readers, tools against what they say they are."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

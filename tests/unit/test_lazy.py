@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.toolchain import lazy
+from mlir_offload.toolchain import load_on_use
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("toolchain", "offload", "translate", "driver")
@@ -28,7 +28,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     folder = tmp_path / "mo_lazy_package"
     folder.mkdir()
     (folder / "__init__.py").write_text(
-        "from mlir_offload.toolchain.lazy import load_on_use\nload_on_use(__name__)\n"
+        "from mlir_offload.toolchain import load_on_use\nload_on_use(__name__)\n"
     )
     (folder / "costly.py").write_text(
         "import sys\nassert not hasattr(sys, 'costly')\nanswer = 42\n"
@@ -69,8 +69,25 @@ def test_what_is_no_module_of_a_package_is_an_error_when_it_is_used(package: str
 
 @pytest.mark.parametrize("path", PACKAGES, ids=lambda path: str(path.parent.relative_to(ROOT)))
 def test_every_package_loads_its_modules_on_use(path: Path) -> None:
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    assert [ast.unparse(call) for call in calls] == [f"{lazy.load_on_use.__name__}(__name__)"]
+    calls = [
+        node.value
+        for node in _body(path)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    ]
+    assert [ast.unparse(call) for call in calls] == [f"{load_on_use.__name__}(__name__)"]
+
+
+def test_no_package_but_the_one_that_says_how_defines_anything() -> None:
+    defining = [
+        str(path.relative_to(ROOT))
+        for path in PACKAGES
+        if any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in _body(path))
+    ]
+    assert defining == ["toolchain/__init__.py"]
+
+
+def _body(path: Path) -> list[ast.stmt]:
+    return ast.parse(path.read_text()).body
 
 
 def test_the_command_line_loads_no_subcommand_before_it_is_called() -> None:

@@ -1,5 +1,5 @@
 """What LLVM and the command line say of each device kind, in one module each."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

@@ -1,5 +1,5 @@
 """Kernels for the CPU: threads of a block as loops in one function."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

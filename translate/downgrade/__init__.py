@@ -1,5 +1,5 @@
 """LLVM IR text in the form of an older release of LLVM."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

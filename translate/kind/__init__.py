@@ -1,5 +1,5 @@
 """How MLIR becomes LLVM IR for each device kind, in one module each."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

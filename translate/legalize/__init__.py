@@ -1,5 +1,5 @@
 """Device operations that upstream passes lower wrongly or not at all: legalized, or rejected."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

@@ -1,5 +1,5 @@
 """MLIR text: the one reader of it, its operations as objects, and rewrites of them."""
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)

@@ -4,6 +4,6 @@ After COX (Han et al.) and PoCL: a kernel is cut at barriers and subgroup operat
 strip of threads runs in loops over its lanes, which LLVM vectorizes.
 """
 
-from mlir_offload.toolchain.lazy import load_on_use
+from mlir_offload.toolchain import load_on_use
 
 load_on_use(__name__)
