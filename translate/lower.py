@@ -29,7 +29,7 @@ from mlir_offload.translate.input_pipeline import (
     needed_scripts,
     render_pipeline,
 )
-from mlir_offload.translate.kernel_parameter import WIDE
+from mlir_offload.translate.kernel import WIDE
 from mlir_offload.translate.kind_lowering import (
     CALLED_OPERATIONS,
     LOWERINGS,

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
-from mlir_offload.translate.kernel_parameter import Place, position_of
+from mlir_offload.translate.kernel import Place, position_of
 from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
 from mlir_offload.translate.mlir.syntax import MLIR, integer_width, parse_shaped

@@ -48,7 +48,7 @@ from mlir_offload.toolchain.process import Completed
 from mlir_offload.toolchain.target import Target, host_triple
 from mlir_offload.translate import diagnostics
 from mlir_offload.translate.host.module import check_host
-from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
+from mlir_offload.translate.kernel import WIDE, ParameterForm
 from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm, forms_of, lowering_for
 from mlir_offload.translate.lower import (
     host_pipeline_command,

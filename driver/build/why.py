@@ -26,7 +26,7 @@ from mlir_offload.driver.system.workspace import replace_file, user_cache
 from mlir_offload.driver.tools.choose import build_environment
 from mlir_offload.driver.tools.toolchain_id import identify_for
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES
-from mlir_offload.translate.kernel_symbol import hermetic_text
+from mlir_offload.translate.kernel import hermetic_text
 
 _FORMAT = 1
 # The section of the tools tells what lies there.

@@ -31,8 +31,12 @@ from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.system import depfile
 from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.driver.system.workspace import open_workspace
-from mlir_offload.driver.tools import loaded
-from mlir_offload.driver.tools.choose import FoundTools, choose_slots, choose_source_time
+from mlir_offload.driver.tools.choose import (
+    FoundTools,
+    choose_slots,
+    choose_source_time,
+    load_tools_once,
+)
 from mlir_offload.toolchain.process import Command, ProcessRunner, Runner, as_operand
 
 if TYPE_CHECKING:
@@ -330,7 +334,7 @@ class Build(Struct, frozen=True):
             sources=sources or {},
         )
         if isinstance(self.runner, ProcessRunner) and _lowers(self.options):
-            loaded.load_tools_once(self.runner, tools.releases, is_dry=self.options.dry_run)
+            load_tools_once(self.runner, tools.releases, is_dry=self.options.dry_run)
         context = BuildContext(
             self.options,
             tools.releases,

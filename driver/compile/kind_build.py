@@ -16,7 +16,8 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.step.step import PackagedImage, Step, read_text
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Registry, Target, all_kinds, device_kind
-from mlir_offload.translate import gpu_module, kernel_parameter
+from mlir_offload.translate import gpu_module
+from mlir_offload.translate import kernel as translate_kernel
 from mlir_offload.translate.kind import cuda as kind_cuda
 from mlir_offload.translate.target_attribute import compatible_targets
 
@@ -120,7 +121,7 @@ def run_on_kernels(context: BuildContext, module: ModuleFile, step: Step) -> Non
     """Run a step on the LLVM IR of a module; its error about a parameter gets the place of the kernel."""
     try:
         context.executor.step(step)
-    except kernel_parameter.ParameterTypeError as error:
+    except translate_kernel.ParameterTypeError as error:
         text = read_text(module.path)
         error.location = gpu_module.place_of_kernel(text, error.kernel) or error.location
         raise

@@ -26,7 +26,7 @@ from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles
 from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
 from mlir_offload.toolchain.target import Target
-from mlir_offload.translate.kernel_symbol import hermetic_text
+from mlir_offload.translate.kernel import hermetic_text
 from mlir_offload.translate.kind_lowering import form_of
 
 T = TypeVar("T")

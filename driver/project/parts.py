@@ -13,7 +13,7 @@ from pathlib import Path
 from mlir_offload.driver.step.split_file import INTERFACE_FILE
 from mlir_offload.driver.system.workspace import make_directory, open_output
 from mlir_offload.toolchain.byte_view import open_view, write_all
-from mlir_offload.translate.kernel_symbol import hermetic_text
+from mlir_offload.translate.kernel import hermetic_text
 
 _INDEX = "split.json"
 _HOST = "host.mlir"

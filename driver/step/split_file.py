@@ -19,7 +19,7 @@ from mlir_offload.translate import fast_math as legalize_fast_math
 from mlir_offload.translate import prefix_map
 from mlir_offload.translate.gpu_module import GpuModule, Kernel
 from mlir_offload.translate.host import interface
-from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
+from mlir_offload.translate.kernel import WIDE, ParameterForm
 from mlir_offload.translate.kind_lowering import NVVM_FORM, Contraction, DeviceForm
 from mlir_offload.translate.legalize.split import SplitOptions, SplitProgram, split_program
 from mlir_offload.translate.lower import (

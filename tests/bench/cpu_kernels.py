@@ -32,7 +32,7 @@ from mlir_offload.translate.cpu.module import (
     cpu_runtime_command,
     finish_cpu_ir,
 )
-from mlir_offload.translate.kernel_parameter import ParameterForm
+from mlir_offload.translate.kernel import ParameterForm
 from mlir_offload.translate.kind_lowering import Contraction
 from mlir_offload.translate.legalize.split import SplitOptions, split_program
 from mlir_offload.translate.lower import (

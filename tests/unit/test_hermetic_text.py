@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.translate.kernel_symbol import hermetic_text, owner_of, unit_of
+from mlir_offload.translate.kernel import hermetic_text, owner_of, unit_of
 from mlir_offload.translate.mlir.module import parse_module
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.kernel_parameter import ParameterForm, parse_descriptor
+from mlir_offload.translate.kernel import ParameterForm, parse_descriptor
 from mlir_offload.translate.legalize.split import SplitOptions, SplitProgram, split_program
 
 LOAD = '%v = "memref.load"(%x, %i) : (memref<?xf32>, index) -> f32'

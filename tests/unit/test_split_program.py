@@ -9,7 +9,7 @@ import pytest
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import named_modules
-from mlir_offload.translate.kernel_symbol import assign_symbols
+from mlir_offload.translate.kernel import assign_symbols
 from mlir_offload.translate.kind_lowering import parse_form
 from mlir_offload.translate.legalize.split import SplitOptions, SplitProgram, split_program
 

@@ -27,7 +27,7 @@ from mlir_offload.offload.host.entry import EntryType
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target, all_kinds, parse_offload_arch
 from mlir_offload.toolchain.tool import ToolVersion
-from mlir_offload.translate.kernel_parameter import ParameterForm
+from mlir_offload.translate.kernel import ParameterForm
 from mlir_offload.translate.kind_lowering import FORM_NAMES, Contraction, DeviceForm, parse_form
 from mlir_offload.translate.prefix_map import PrefixMap
 from mlir_offload.translate.sanitizer import Sanitizer

@@ -26,7 +26,7 @@ from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind
 from mlir_offload.translate.cpu.module import cpu_device_ir, finish_cpu_ir
 from mlir_offload.translate.fast_math import with_fast_math
 from mlir_offload.translate.host.module import legalize_host_ir
-from mlir_offload.translate.kernel_symbol import hermetic_text
+from mlir_offload.translate.kernel import hermetic_text
 from mlir_offload.translate.kind.cuda import needs_libdevice, nvptx_device_ir
 from mlir_offload.translate.kind.hip import amdgpu_device_ir, needs_device_libraries
 from mlir_offload.translate.kind_lowering import parse_form

@@ -20,7 +20,7 @@ from mlir_offload.translate.gpu_module import (
     segment,
 )
 from mlir_offload.translate.host import narrow_check
-from mlir_offload.translate.kernel_parameter import WIDE, KernelParameters, Parameter, position_of
+from mlir_offload.translate.kernel import WIDE, KernelParameters, Parameter, position_of
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlir_offload.translate.gpu_module import arguments_of, grid_and_block
-from mlir_offload.translate.kernel_parameter import WIDE, Descriptor, parse_descriptor, position_of
+from mlir_offload.translate.kernel import WIDE, Descriptor, parse_descriptor, position_of
 from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
 

@@ -29,7 +29,7 @@ from mlir_offload.translate.device_ir import (
     with_target,
     without_barrier_places,
 )
-from mlir_offload.translate.kernel_parameter import ParameterTypeError
+from mlir_offload.translate.kernel import ParameterTypeError
 from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering, OtherVendor
 
 if TYPE_CHECKING:

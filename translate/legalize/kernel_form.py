@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import KernelKey, is_kernel
 from mlir_offload.translate.host.launch import distinct_arguments, element_bytes
-from mlir_offload.translate.kernel_parameter import (
+from mlir_offload.translate.kernel import (
     ALLOCATED,
     POINTER,
     WIDE,

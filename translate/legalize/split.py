@@ -33,8 +33,14 @@ from mlir_offload.translate.host.launch import (
 from mlir_offload.translate.host.memory import AllocationRewriter, TransferRewriter
 from mlir_offload.translate.host.module import check_main, find_other_types
 from mlir_offload.translate.input_pipeline import drop_scripts
-from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
-from mlir_offload.translate.kernel_symbol import assign_symbols, host_symbols, owner_of, unit_of
+from mlir_offload.translate.kernel import (
+    WIDE,
+    ParameterForm,
+    assign_symbols,
+    host_symbols,
+    owner_of,
+    unit_of,
+)
 from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm
 from mlir_offload.translate.legalize import unrolled
 from mlir_offload.translate.legalize.device_module import (

@@ -30,7 +30,7 @@ from mlir_offload.translate.cpu.text import (
     symbol,
 )
 from mlir_offload.translate.device_ir import LINK_LIBRARY
-from mlir_offload.translate.kernel_parameter import ParameterTypeError
+from mlir_offload.translate.kernel import ParameterTypeError
 from mlir_offload.translate.spirv.assertion import with_failures
 from mlir_offload.translate.spirv.bfloat import without_bfloat
 from mlir_offload.translate.spirv.call import (
