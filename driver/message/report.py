@@ -19,11 +19,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mlir_offload.driver.message import diagnostic as message_diagnostic
+from mlir_offload.driver.message import escape, github, rule, sarif
 from mlir_offload.driver.message import excerpt as message_excerpt
-from mlir_offload.driver.message import github, rule, sarif
 from mlir_offload.driver.message import json as message_json
 from mlir_offload.driver.message import text as message_text
-from mlir_offload.driver.message.escape import shown_colors, shown_lines
 from mlir_offload.driver.message.journal import Journal, ToolRun
 from mlir_offload.driver.system import workspace
 from mlir_offload.toolchain.errors import (
@@ -249,7 +248,7 @@ def _show_one_error(error: MlirOffloadError) -> None:
             current.add(message)
         return
     if error.printed:
-        current.print_once(shown_colors(error.printed.rstrip("\n")))
+        current.print_once(escape.shown_colors(error.printed.rstrip("\n")))
     else:
         # Of the others a person gets the notes of this error, and the rest on request.
         current.add_error(*messages[: 1 + len(error.notes)])
@@ -267,7 +266,7 @@ def show_tool_messages(run: ToolRun) -> None:
     ):
         current.keep(messages)
         if not current.options.quiet and not current.options.verbose:
-            current.print_once(shown_colors(run.printed.rstrip("\n")))
+            current.print_once(escape.shown_colors(run.printed.rstrip("\n")))
         return
     for message in messages:
         is_for_machines = (
@@ -305,7 +304,7 @@ def show(text: str) -> None:
     if form is MessageFormat.JSON:
         _print(message_json.render_output(text))
     elif form is not MessageFormat.SARIF:
-        _print(shown_lines(text))
+        _print(escape.shown_lines(text))
 
 
 def _print(text: str) -> None:

@@ -14,8 +14,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from mlir_offload.driver.message import tool_error
-from mlir_offload.driver.message.escape import shown, without_colors
+from mlir_offload.driver.message import escape, tool_error
 from mlir_offload.driver.message.journal import Step as NotedStep
 from mlir_offload.driver.message.journal import StepTime, ToolRun
 from mlir_offload.driver.message.report import report, show_tool_messages
@@ -118,7 +117,9 @@ class Executor(Struct):
     def _listen(self, completed: Completed, diagnose: Diagnose) -> None:
         """Pass on what a program said; raise the error of one that failed."""
         printed = _with_plain_names(completed)
-        completed = replace(completed, stderr=without_colors(printed))
+        # Most programs print nothing.
+        plain = escape.without_colors(printed) if printed else ""
+        completed = replace(completed, stderr=plain)
         run = ToolRun(completed, self.temporary, self.sources, printed)
         journal = report().journal
         journal.note_tool(run)
@@ -212,7 +213,7 @@ def _with_plain_names(completed: Completed) -> str:
     words = (word for word in completed.command.argv if "\n" in word)
     text = completed.stderr
     for word in words:
-        text = text.replace(word, shown(word))
+        text = text.replace(word, escape.shown(word))
     return text
 
 

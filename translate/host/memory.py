@@ -24,6 +24,7 @@ from mlir_offload.translate.mlir.syntax import (
     Attribute,
     Shaped,
     float_width,
+    has_layout,
     integer_array,
     is_layout,
     parse_shaped,
@@ -191,10 +192,9 @@ def _has_strides(layout: Attribute) -> bool:
 
 def _shape(operation: Operation) -> Shaped | None:
     """Return what an operation allocates if that has a layout."""
-    if operation.name != "gpu.alloc":
+    if operation.name != "gpu.alloc" or not has_layout(operation.result_types[0]):
         return None
-    shape = parse_shaped(operation.result_types[0], "memref")
-    return shape if shape is not None and any(map(is_layout, shape.parameters)) else None
+    return parse_shaped(operation.result_types[0], "memref")
 
 
 class _MemRef(Struct, frozen=True):

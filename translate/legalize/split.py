@@ -23,6 +23,7 @@ from mlir_offload.translate.gpu_module import (
 )
 from mlir_offload.translate.host import divergent_barrier
 from mlir_offload.translate.host import interface as host_interface
+from mlir_offload.translate.host import memory as host_memory
 from mlir_offload.translate.host.async_chain import AsyncRewriter
 from mlir_offload.translate.host.launch import (
     ArgumentRewriter,
@@ -30,7 +31,6 @@ from mlir_offload.translate.host.launch import (
     SourceWarning,
     describe_launches,
 )
-from mlir_offload.translate.host.memory import AllocationRewriter, TransferRewriter
 from mlir_offload.translate.host.module import check_main, find_other_types
 from mlir_offload.translate.input_pipeline import drop_scripts
 from mlir_offload.translate.kernel import (
@@ -58,6 +58,7 @@ from mlir_offload.translate.legalize.unsupported_ops import (
 )
 from mlir_offload.translate.mlir.module import Locations, Module, parse_module
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation
+from mlir_offload.translate.mlir.syntax import has_layout
 from mlir_offload.translate.pipelines import load_faults
 from mlir_offload.translate.target_attribute import (
     TargetAttribute,
@@ -159,9 +160,9 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         check_main(module.operations, locations)
     launches = LaunchCheck(locations, limits_of(options.targets), used)
     # Before host code is rewritten below: warnings refer to the code as written.
-    describes = options.describes_memory
-    warnings = _check_launches(launches, host, options.targets, describes_memory=describes)
-    if '"gpu.alloc"' in text:
+    warnings = _check_launches(launches, host, options)
+    needs_layouts = any(map(_needs_layouts, host))
+    if needs_layouts:
         _allocate_layouts(module, host, locations)
     interface = _interface(module, options.source_text) if _C_INTERFACE in text else ""
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
@@ -170,8 +171,8 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         symbols,
         locations,
         ArgumentRewriter(rules.kernels.launches, rules.kernels.narrow),
-        describes_memory=describes,
-        faults=load_faults(options.llvm_major),
+        options,
+        needs_layouts=needs_layouts,
     )
     return SplitProgram(
         host_text=host_text,
@@ -234,16 +235,13 @@ def _device_rules(
 
 
 def _check_launches(
-    launches: LaunchCheck,
-    host: Sequence[Operation],
-    targets: Iterable[Target],
-    *,
-    describes_memory: bool,
+    launches: LaunchCheck, host: Sequence[Operation], options: SplitOptions
 ) -> tuple[SourceWarning, ...]:
     """Return the warnings about launches in host code. Raises SourceError for one that cannot run."""
     launches.check(host)
-    has_gpu = any(not target.is_cpu for target in targets)
-    return tuple(launches.unreachable(host)) if has_gpu and not describes_memory else ()
+    has_gpu = any(not target.is_cpu for target in options.targets)
+    is_told = has_gpu and not options.describes_memory
+    return tuple(launches.unreachable(host)) if is_told else ()
 
 
 def _divergent_barriers(
@@ -299,8 +297,18 @@ def _check_host(
             gpu_binary.check_precompiled_launches(operation, binaries, locations)
 
 
+def _needs_layouts(operation: Operation) -> bool:
+    """Say whether memory is allocated or copied in a layout, or set: the stock lowering takes the rest."""
+    return any(
+        inner.name == "gpu.memset"
+        or (inner.name == "gpu.memcpy" and any(map(has_layout, inner.operand_types)))
+        or (inner.name == "gpu.alloc" and has_layout(inner.result_types[0]))
+        for inner in operation.walk_inside()
+    )
+
+
 def _allocate_layouts(module: Module, host: Iterable[Operation], locations: Locations) -> None:
-    rewriter = AllocationRewriter(module.aliases, locations)
+    rewriter = host_memory.AllocationRewriter(module.aliases, locations)
     for operation in host:
         rewriter.rewrite_function(operation)
 
@@ -344,11 +352,11 @@ def _host(
     symbols: Mapping[KernelKey, str],
     locations: Locations,
     arguments: ArgumentRewriter,
+    options: SplitOptions,
     *,
-    describes_memory: bool,
-    faults: frozenset[str],
+    needs_layouts: bool,
 ) -> str:
-    makers = chains, transfers = AsyncRewriter(), TransferRewriter()
+    makers = [AsyncRewriter(), *([host_memory.TransferRewriter()] if needs_layouts else ())]
     body: list[Operation] = []
     launched = host_symbols(dict.fromkeys(owner for owner, _ in symbols))
     declared = {one.symbol for one in module.operations if one.name == "llvm.func"}
@@ -360,14 +368,14 @@ def _host(
         check_operations(operation, "host", locations)
         check_launches(operation, symbols, locations)
         use_default_space(operation)
-        chains.rewrite_function(operation)
-        transfers.rewrite_function(operation)
+        for maker in makers:
+            maker.rewrite_function(operation)
         arguments.rewrite_function(operation)
         rename_launches(operation, launched, symbols)
-        if "equal_attribute_text" in faults:
+        if "equal_attribute_text" in load_faults(options.llvm_major):
             _drop_default_flags(operation)
         body.append(operation)
-    if describes_memory:
+    if options.describes_memory:
         body += describe_launches(body)
     calls = [one for maker in makers for one in maker.declarations(declared)]
     return module.render_part([*body, *calls])

@@ -319,6 +319,12 @@ def is_layout(parameter: str) -> bool:
     return is_alias or parameter.startswith(("strided<", "affine_map<"))
 
 
+def has_layout(kind: str) -> bool:
+    """Say whether a type is that of a memref with a layout."""
+    memref = parse_shaped(kind, "memref")
+    return memref is not None and any(map(is_layout, memref.parameters))
+
+
 def with_memref_space(text: str, spaces: Collection[str], other: str) -> str:
     """Return the text with every memref in one of the memory spaces in another, "" for the default."""
     if "memref<" not in text:
