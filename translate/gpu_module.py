@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
+from mlir_offload.translate.kind_lowering import TargetAttribute
 from mlir_offload.translate.mlir.module import Locations, parse_module
 from mlir_offload.translate.mlir.operation import Operation, Value, function_type
 from mlir_offload.translate.mlir.syntax import (
@@ -24,7 +25,6 @@ from mlir_offload.translate.mlir.syntax import (
     render_symbol,
     tokens,
 )
-from mlir_offload.translate.target_attribute import TargetAttribute
 
 _KERNEL_MARKS = ("gpu.kernel", "nvvm.kernel", "rocdl.kernel")
 TOKEN = "!gpu.async.token"  # noqa: S105 (a type)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -16,6 +16,10 @@ from mlir_offload.toolchain.target import (
     Registry,
     Target,
 )
+
+# What the flags of ROCm's libraries say of the code's own features.
+_FLAG_FEATURES = {"wave64": "+wavefrontsize64", "no_wave64": "-wavefrontsize64"}
+_ABI_UNIT = 100
 
 
 class Contraction(StrEnum):
@@ -118,6 +122,74 @@ class OtherVendor(Struct, frozen=True):
     mark: re.Pattern[str]
     name: str
     own_pass: str
+
+
+class TargetAttribute(Struct, frozen=True):
+    """A target attached to a module; empty, and -1, is what the command line says."""
+
+    kind: Kind
+    chip: str = ""
+    features: str = ""
+    opt_level: int = -1
+    link: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    triple: str = ""
+    abi: str = ""
+
+    def is_compatible(self, target: Target) -> bool:
+        """Say whether the module is to be compiled for the target because of this."""
+        return self.kind is target.kind and self.chip in {
+            "",
+            target.arch,
+            # Without the features of a target ID.
+            target.arch.partition(":")[0],
+        }
+
+    @property
+    def code_object(self) -> int:
+        """Return the version of an AMD code object, 0 for the usual one."""
+        return int(self.abi) // _ABI_UNIT if _is_abi(self.abi) else 0
+
+    @property
+    def all_features(self) -> tuple[str, ...]:
+        """Return the features as LLVM spells them, those that a flag implies as well."""
+        implied = (_FLAG_FEATURES[flag] for flag in self.flags if flag in _FLAG_FEATURES)
+        return (*filter(None, self.features.split(",")), *implied)
+
+    @property
+    def feature_arguments(self) -> tuple[str, ...]:
+        """Return the features as arguments of clang."""
+        return tuple(
+            word
+            for name in filter(None, self.features.split(","))
+            for word in ("-Xclang", "-target-feature", "-Xclang", name)
+        )
+
+
+def _is_abi(text: str) -> bool:
+    version, rest = text[:1], text[1:]
+    return version.isdigit() and version != "0" and rest == "00"
+
+
+def compatible_targets(
+    attached: Sequence[TargetAttribute], targets: Iterable[Target]
+) -> tuple[Target, ...]:
+    """Return those of the targets that a module with these attributes is compiled for.
+
+    What is attached decides for its own kind only: a module for one GPU runs on the CPU as well.
+    """
+    pinned = {attribute.kind for attribute in attached}
+    return tuple(
+        target
+        for target in targets
+        if target.kind not in pinned or any(item.is_compatible(target) for item in attached)
+    )
+
+
+def attribute_for(attached: Sequence[TargetAttribute], target: Target) -> TargetAttribute | None:
+    """Return what is attached for a target: what names its chip before what names none."""
+    fitting = [attribute for attribute in attached if attribute.is_compatible(target)]
+    return max(fitting, key=lambda attribute: bool(attribute.chip), default=None)
 
 
 class KindLowering:

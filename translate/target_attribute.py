@@ -4,60 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec import Struct
-
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Kind, Target, all_kinds, device_kind
-from mlir_offload.translate.kind_lowering import LOWERINGS
+from mlir_offload.toolchain.target import Kind, all_kinds, device_kind
+from mlir_offload.translate.kind_lowering import LOWERINGS, TargetAttribute
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import Attribute, attributes_in, render_symbol
-
-# What the flags of ROCm's libraries say of the code's own features.
-_FLAG_FEATURES = {"wave64": "+wavefrontsize64", "no_wave64": "-wavefrontsize64"}
-_ABI_UNIT = 100
-
-
-class TargetAttribute(Struct, frozen=True):
-    """A target attached to a module; empty, and -1, is what the command line says."""
-
-    kind: Kind
-    chip: str = ""
-    features: str = ""
-    opt_level: int = -1
-    link: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    triple: str = ""
-    abi: str = ""
-
-    def is_compatible(self, target: Target) -> bool:
-        """Say whether the module is to be compiled for the target because of this."""
-        return self.kind is target.kind and self.chip in {
-            "",
-            target.arch,
-            # Without the features of a target ID.
-            target.arch.partition(":")[0],
-        }
-
-    @property
-    def code_object(self) -> int:
-        """Return the version of an AMD code object, 0 for the usual one."""
-        return int(self.abi) // _ABI_UNIT if _is_abi(self.abi) else 0
-
-    @property
-    def all_features(self) -> tuple[str, ...]:
-        """Return the features as LLVM spells them, those that a flag implies as well."""
-        implied = (_FLAG_FEATURES[flag] for flag in self.flags if flag in _FLAG_FEATURES)
-        return (*filter(None, self.features.split(",")), *implied)
-
-    @property
-    def feature_arguments(self) -> tuple[str, ...]:
-        """Return the features as arguments of clang."""
-        return tuple(
-            word
-            for name in filter(None, self.features.split(","))
-            for word in ("-Xclang", "-target-feature", "-Xclang", name)
-        )
 
 
 def read_targets(attached: Attribute, location: str) -> tuple[TargetAttribute, ...]:
@@ -106,7 +58,7 @@ def _check_heeded(target: TargetAttribute, location: str) -> None:
             f"triple {target.triple} of a target attribute is not that of the device code, {triple}"
         )
         raise SourceError(msg, hint="leave the triple out", location=location)
-    if target.abi and not _is_abi(target.abi):
+    if target.abi and not target.code_object:
         msg = f"abi {target.abi} of a target attribute is not a version of a code object"
         raise SourceError(msg, hint="write 500 for version 5, or leave it out", location=location)
 
@@ -114,32 +66,6 @@ def _check_heeded(target: TargetAttribute, location: str) -> None:
 def _kinds() -> dict[str, Kind]:
     """Return the kinds whose devices are named by target attributes, by their names."""
     return {f"#{one.target_dialect}.target": one.name for one in LOWERINGS if one.target_dialect}
-
-
-def _is_abi(text: str) -> bool:
-    version, rest = text[:1], text[1:]
-    return version.isdigit() and version != "0" and rest == "00"
-
-
-def compatible_targets(
-    attached: Sequence[TargetAttribute], targets: Iterable[Target]
-) -> tuple[Target, ...]:
-    """Return those of the targets that a module with these attributes is compiled for.
-
-    What is attached decides for its own kind only: a module for one GPU runs on the CPU as well.
-    """
-    pinned = {attribute.kind for attribute in attached}
-    return tuple(
-        target
-        for target in targets
-        if target.kind not in pinned or any(item.is_compatible(target) for item in attached)
-    )
-
-
-def attribute_for(attached: Sequence[TargetAttribute], target: Target) -> TargetAttribute | None:
-    """Return what is attached for a target: what names its chip before what names none."""
-    fitting = [attribute for attribute in attached if attribute.is_compatible(target)]
-    return max(fitting, key=lambda attribute: bool(attribute.chip), default=None)
 
 
 def are_variants(modules: Sequence[Sequence[TargetAttribute]]) -> bool:
@@ -178,7 +104,7 @@ def find_variants(
 
     Raises SourceError where variants of a kernel take other parameters: one launch is for all.
     """
-    chosen = [name for name in modules if kernels[name] and attached[name]]
+    chosen = [name for name in modules if kernels[name] and attached.get(name)]
     shared = [
         name
         for name in chosen

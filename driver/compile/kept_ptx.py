@@ -16,7 +16,7 @@ from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.kind.cuda import nvptx_assembly_command
-from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
+from mlir_offload.translate.kind_lowering import TargetAttribute, attribute_for
 
 
 def assembly_file(image: ImageFile) -> Path:

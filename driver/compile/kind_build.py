@@ -19,7 +19,7 @@ from mlir_offload.toolchain.target import Kind, Registry, Target, all_kinds, dev
 from mlir_offload.translate import gpu_module
 from mlir_offload.translate import kernel as translate_kernel
 from mlir_offload.translate.kind import cuda as kind_cuda
-from mlir_offload.translate.target_attribute import compatible_targets
+from mlir_offload.translate.kind_lowering import compatible_targets
 
 if TYPE_CHECKING:
     from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile

@@ -24,7 +24,7 @@ from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.kind.cuda import DeviceCodegen, needs_libdevice
-from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
+from mlir_offload.translate.kind_lowering import TargetAttribute, attribute_for
 
 if TYPE_CHECKING:
     from mlir_offload.driver.step.split_file import ModuleFile

@@ -46,7 +46,7 @@ from mlir_offload.translate.kind.hip import (
     amdgpu_image_command,
     needs_device_libraries,
 )
-from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
+from mlir_offload.translate.kind_lowering import TargetAttribute, attribute_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

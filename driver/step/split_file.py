@@ -20,7 +20,7 @@ from mlir_offload.translate import prefix_map
 from mlir_offload.translate.gpu_module import GpuModule, Kernel
 from mlir_offload.translate.host import interface
 from mlir_offload.translate.kernel import WIDE, ParameterForm
-from mlir_offload.translate.kind_lowering import NVVM_FORM, Contraction, DeviceForm
+from mlir_offload.translate.kind_lowering import NVVM_FORM, Contraction, DeviceForm, TargetAttribute
 from mlir_offload.translate.legalize.split import SplitOptions, SplitProgram, split_program
 from mlir_offload.translate.lower import (
     bordered,
@@ -29,7 +29,6 @@ from mlir_offload.translate.lower import (
     separate_program,
     unwrapped,
 )
-from mlir_offload.translate.target_attribute import TargetAttribute
 
 if TYPE_CHECKING:
     from mlir_offload.offload.container.precompiled_image import PrecompiledImage

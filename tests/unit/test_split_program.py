@@ -543,3 +543,41 @@ def test_inline_assembly_of_another_gpu_is_refused(form: str, assembly: str, mes
     with pytest.raises(SourceError, match=message) as caught:
         made()
     assert caught.value.location == "p.mlir:3:4"
+
+
+STRIDED = "memref<4xf32, strided<[?], offset: ?>>"
+
+
+@pytest.mark.parametrize(
+    ("operation", "becomes"),
+    [
+        ('"gpu.memcpy"(%0, %1) : (memref<4xf32>, memref<4xf32>) -> ()', '"gpu.memcpy"('),
+        (f'"gpu.memcpy"(%0, %1) : (memref<4xf32>, {STRIDED}) -> ()', "@mgpuMemcpyMemRef("),
+        (f'"gpu.memcpy"(%0, %1) : ({STRIDED}, memref<4xf32>) -> ()', "@mgpuMemcpyMemRef("),
+        ('"gpu.memset"(%0, %1) : (memref<4xf32>, f32) -> ()', '"gpu.memset"('),
+        ('"gpu.memset"(%0, %1) : (memref<4xf64>, f64) -> ()', "@mgpuMemsetMemRef("),
+        (
+            '%2 = "gpu.alloc"() <{operandSegmentSizes = array<i32: 0, 0, 0>}> : () -> memref<4xf32>',
+            ": (!gpu.async.token) -> (memref<4xf32>, !gpu.async.token)",
+        ),
+        (
+            '%2 = "gpu.alloc"(%0, %1) <{operandSegmentSizes = array<i32: 0, 0, 2>}> : (index, index) -> '
+            + STRIDED,
+            "memref.reinterpret_cast",
+        ),
+    ],
+)  # fmt: skip
+def test_memory_of_the_host_is_rewritten_where_the_stock_lowering_is_wrong(
+    operation: str, becomes: str
+) -> None:
+    text = split(module(host(f"{operation} loc(#loc2)"))).host_text
+    assert becomes in text
+    assert ("mgpuMem" in text or "reinterpret_cast" in text) is (becomes[0] in "@m")
+
+
+@pytest.mark.parametrize("chip", ["", "sm_80"])
+def test_what_is_attached_to_a_module_is_read_where_something_is(chip: str) -> None:
+    attached = f', targets = [#nvvm.target<chip = "{chip}">]' if chip else ""
+    text = module(gpu_module().replace('sym_name = "m"', f'sym_name = "m"{attached}'))
+    (made,) = split(text).modules
+    assert [target.chip for target in made.targets] == [chip] * bool(chip)

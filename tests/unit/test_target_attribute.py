@@ -6,13 +6,11 @@ import pytest
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.kind_lowering import TargetAttribute, attribute_for, compatible_targets
 from mlir_offload.translate.mlir.syntax import Attribute
 from mlir_offload.translate.target_attribute import (
-    TargetAttribute,
     are_variants,
-    attribute_for,
     chips_in_source,
-    compatible_targets,
     libraries_in_source,
     read_targets,
 )

@@ -20,7 +20,13 @@ from mlir_offload.translate.gpu_module import (
     kernel_names,
     rename_kernels,
 )
-from mlir_offload.translate.kind_lowering import NVVM_FORM, SPIRV_FORM, DeviceForm
+from mlir_offload.translate.kind_lowering import (
+    NVVM_FORM,
+    SPIRV_FORM,
+    DeviceForm,
+    TargetAttribute,
+    compatible_targets,
+)
 from mlir_offload.translate.legalize.kernel_form import KernelForms
 from mlir_offload.translate.legalize.unsupported_ops import (
     check_device_functions,
@@ -39,7 +45,6 @@ from mlir_offload.translate.mlir.syntax import (
     with_dialect_types,
     with_memref_space,
 )
-from mlir_offload.translate.target_attribute import TargetAttribute, compatible_targets
 
 if TYPE_CHECKING:
     from mlir_offload.translate.legalize.rewriter import DevicePattern, DeviceRewriter

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mlir_offload.toolchain.target import Target
-from mlir_offload.translate import gpu_binary
+from mlir_offload.translate import gpu_binary, target_attribute
 from mlir_offload.translate.gpu_module import (
     DeclaredKernel,
     GpuModule,
@@ -41,7 +41,7 @@ from mlir_offload.translate.kernel import (
     owner_of,
     unit_of,
 )
-from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm
+from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm, TargetAttribute
 from mlir_offload.translate.legalize import unrolled
 from mlir_offload.translate.legalize.device_module import (
     DeviceRules,
@@ -60,12 +60,6 @@ from mlir_offload.translate.mlir.module import Locations, Module, parse_module
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation
 from mlir_offload.translate.mlir.syntax import has_layout
 from mlir_offload.translate.pipelines import load_faults
-from mlir_offload.translate.target_attribute import (
-    TargetAttribute,
-    find_variants,
-    kinds_left,
-    read_targets,
-)
 
 if TYPE_CHECKING:
     from mlir_offload.translate.gpu_binary import GpuBinary
@@ -140,7 +134,9 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     declared = _declared_kernels(device.values(), locations)
     binaries = _gpu_binaries(host, locations)
     attached = _read_attached(device, locations)
-    variants = find_variants(device, kernels, attached, locations)
+    variants: frozenset[str] = frozenset()
+    if attached:
+        variants = target_attribute.find_variants(device, kernels, attached, locations)
     known = (*declared, *_precompiled_kernels(binaries))
     symbols = _assign_symbols(module, options, kernels, known, variants)
     # Before device code is rewritten below.
@@ -149,9 +145,9 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     large = _large_products(module, locations, options) if '"vector.contract"' in text else ()
     others = _library_calls(host, locations)
     rules = _device_rules(module, locations, options, symbols, variants)
-    leaves = kinds_left(variants, attached)
+    leaves = target_attribute.kinds_left(variants, attached) if variants else {}
     modules = tuple(
-        device_module(operation, attached[name], leaves.get(name, frozenset()), rules)
+        device_module(operation, attached.get(name, ()), leaves.get(name, frozenset()), rules)
         for name, operation in device.items()
         if kernels[name] or (options.keeps_functions and _has_functions(operation))
     )
@@ -166,14 +162,7 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         _allocate_layouts(module, host, locations)
     interface = _interface(module, options.source_text) if _C_INTERFACE in text else ""
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
-    host_text = _host(
-        module,
-        symbols,
-        locations,
-        ArgumentRewriter(rules.kernels.launches, rules.kernels.narrow),
-        options,
-        needs_layouts=needs_layouts,
-    )
+    host_text = _host(rules, options, needs_layouts=needs_layouts)
     return SplitProgram(
         host_text=host_text,
         modules=modules,
@@ -275,9 +264,11 @@ def _workgroup_memory(device: Mapping[str, Operation]) -> dict[KernelKey, int]:
 def _read_attached(
     device: Mapping[str, Operation], locations: Locations
 ) -> dict[str, tuple[TargetAttribute, ...]]:
+    """Return what is attached to those device modules that have an attribute for it."""
     return {
-        name: read_targets(operation.attribute("targets"), locations.of(operation))
+        name: target_attribute.read_targets(operation.attribute("targets"), locations.of(operation))
         for name, operation in device.items()
+        if operation.has("targets")
     }
 
 
@@ -347,16 +338,10 @@ def _uses_runtime(operation: Operation) -> bool:
     return any(inner.name.startswith("gpu.") for inner in operation.walk_inside())
 
 
-def _host(
-    module: Module,
-    symbols: Mapping[KernelKey, str],
-    locations: Locations,
-    arguments: ArgumentRewriter,
-    options: SplitOptions,
-    *,
-    needs_layouts: bool,
-) -> str:
+def _host(rules: DeviceRules, options: SplitOptions, *, needs_layouts: bool) -> str:
+    module, symbols, locations = rules.module, rules.symbols, rules.locations
     makers = [AsyncRewriter(), *([host_memory.TransferRewriter()] if needs_layouts else ())]
+    arguments = ArgumentRewriter(rules.kernels.launches, rules.kernels.narrow)
     body: list[Operation] = []
     launched = host_symbols(dict.fromkeys(owner for owner, _ in symbols))
     declared = {one.symbol for one in module.operations if one.name == "llvm.func"}
