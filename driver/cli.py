@@ -16,18 +16,17 @@ from mlir_offload import toolchain
 from mlir_offload.driver import reproduce
 from mlir_offload.driver.build import subcommand as build_subcommand
 from mlir_offload.driver.message.report import MessageOptions, report, show, show_error
-from mlir_offload.driver.option import completion, response_file, row
+from mlir_offload.driver.option import completion, config, response_file, row
 from mlir_offload.driver.option import help as option_help
 from mlir_offload.driver.option import subcommand as option_subcommand
 from mlir_offload.driver.option.checks import check_message_outputs, configuration_files
-from mlir_offload.driver.option.command_line import take_message_options
-from mlir_offload.driver.option.config import (
-    configured,
+from mlir_offload.driver.option.command_line import (
+    is_step,
     is_subcommand,
-    joined_config,
     subcommand_first,
+    take_message_options,
 )
-from mlir_offload.driver.option.table import COMPILER
+from mlir_offload.driver.option.table import COMPILER, are_set
 from mlir_offload.driver.step import parse
 from mlir_offload.driver.system.parallel import interruptible
 from mlir_offload.driver.tools import cache_key, choose, releases, toolchain_id, version
@@ -41,6 +40,8 @@ _INTERRUPTED = 130
 _HELP = frozenset({"--help", "-help", "-h"})
 _VERBOSE = frozenset({"-v", "--verbose"})
 _COMPLETION = "--completion="
+_CONFIG = "--config="
+_CONFIGURING = (_CONFIG, "--no-config", "--print-config")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -104,13 +105,13 @@ def _caught(action: Callable[[], int], runner: ProcessRunner) -> int:
 
 def _run_subcommand(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     arguments, files = _expanded(arguments)
-    arguments = joined_config(arguments)
+    arguments = _joined_config(arguments)
     report().sources = (*files, *configuration_files(arguments))
     options, words = take_message_options(arguments)
     _check_message_outputs(options, words)
     # What is wrong in a file is said in the form that the command line asks for.
     report().start(options, os.environ)
-    complete = configured(subcommand_first(arguments), os.environ, Path.cwd())
+    complete = _configured(subcommand_first(arguments), Path.cwd())
     if complete is None:
         return 0
     options, rest = take_message_options(complete)
@@ -125,6 +126,25 @@ def _run_subcommand(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     if options.reproduce is not None and not _is_dry(rest):
         _pack(rest, runner)
     return status
+
+
+def _configured(arguments: tuple[str, ...], directory: Path) -> tuple[str, ...] | None:
+    """Return the arguments with those of files and variables, if there are any; None: all is said."""
+    is_asked = any(word.startswith(_CONFIGURING) for word in arguments)
+    is_alone = bool(arguments) and is_step(arguments[0])
+    if is_alone or not (is_asked or are_set(os.environ, directory)):
+        return arguments
+    return config.configured(arguments, os.environ, directory)
+
+
+def _joined_config(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the arguments with `--config FILE` as one word, up to a `--`."""
+    bare = _CONFIG.rstrip("=")
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    if bare not in arguments[: end - 1]:
+        return arguments
+    at = arguments.index(bare)
+    return _joined_config((*arguments[:at], _CONFIG + arguments[at + 1], *arguments[at + 2 :]))
 
 
 def _check_message_outputs(options: MessageOptions, words: tuple[str, ...]) -> None:

@@ -351,3 +351,27 @@ def _is_linked(path: Path) -> bool:
 
 def _plain(stem: str) -> str:
     return "".join(c if c.isalnum() and c.isascii() else "_" for c in stem)
+
+
+def subcommand_first(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the arguments with the subcommand in front of the options that precede it."""
+    rest = list(reversed(arguments))
+    while rest:
+        word = rest.pop()
+        if word == "--" or not word.startswith("-"):
+            at = len(arguments) - len(rest) - 1
+            found = (word,) if is_subcommand(word) else ()
+            return (*found, *arguments[:at], *arguments[at + len(found) :])
+        if COMPILER.takes_next(word) and rest:
+            rest.pop()
+    return arguments
+
+
+def is_subcommand(word: str) -> bool:
+    """Say whether a word is the name of a subcommand: letters alone. Options and files load no table for this."""
+    return word.isalpha() and word in subcommand.SUBCOMMANDS
+
+
+def is_step(word: str) -> bool:
+    """Say whether a word names a step: as an option where a compiler cache is to run it."""
+    return word == "step" or (word.startswith("--") and word.endswith("-step"))

@@ -13,12 +13,16 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.option import subcommand as option_subcommand
 from mlir_offload.driver.option import trusted
+from mlir_offload.driver.option.command_line import is_step, is_subcommand
 from mlir_offload.driver.option.row import Setting, Value
-from mlir_offload.driver.option.table import COMPILER, SETTINGS
+from mlir_offload.driver.option.table import (
+    FILE_VARIABLE,
+    SETTINGS,
+    find_project_file,
+    user_file,
+)
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
-PROJECT_FILE = "mlir-offload.toml"
-_FILE_VARIABLE = "MLIR_OFFLOAD_CONFIG"
 _OFF = "off"
 _MOST_BYTES = 1 << 20
 
@@ -136,7 +140,7 @@ def find_files(
     must not hold, InputOutputError for one that was named and cannot be read.
     """
     wanted = [option.removeprefix("--config=") for option in options]
-    named = wanted[-1] if wanted else environment.get(_FILE_VARIABLE, "")
+    named = wanted[-1] if wanted else environment.get(FILE_VARIABLE, "")
     if named in {"--no-config", _OFF}:
         return ()
     if named:
@@ -144,23 +148,20 @@ def find_files(
     else:
         found = project_file(directory)
         first = [replace(load_config(found), is_project=True)] if found is not None else []
-    user = _user_file(environment)
+    user = user_file(environment)
     return (*first, *([load_config(user)] if user is not None and user.is_file() else ()))
 
 
 def project_file(directory: Path) -> Path | None:
     """Return the file in the directory or the nearest above it, in the same checkout."""
-    for folder in (directory, *directory.parents):
-        path = folder / PROJECT_FILE
-        if path.is_file():
-            _check_owner(path)
-            return path
-        if os.path.lexists(path):
-            msg = f"{path} is not a regular file"
-            raise InputOutputError(msg, hint="remove it, or give --no-config")
-        if (folder / ".git").exists():
-            return None
-    return None
+    path = find_project_file(directory)
+    if path is None:
+        return None
+    if not path.is_file():
+        msg = f"{path} is not a regular file"
+        raise InputOutputError(msg, hint="remove it, or give --no-config")
+    _check_owner(path)
+    return path
 
 
 def _check_owner(path: Path) -> None:
@@ -168,14 +169,6 @@ def _check_owner(path: Path) -> None:
     if path.stat().st_uid not in {os.geteuid(), 0}:
         msg = f"{path} belongs to another user"
         raise UsageError(msg, hint=f"name it with --config={path} if you trust it, or --no-config")
-
-
-def _user_file(environment: Mapping[str, str]) -> Path | None:
-    root = environment.get("XDG_CONFIG_HOME", "")
-    if not root.startswith("/"):
-        home = environment.get("HOME", "")
-        root = f"{home}/.config" if home.startswith("/") else ""
-    return Path(root, "mlir-offload", "config.toml") if root else None
 
 
 def load_config(path: Path) -> ConfigFile:
@@ -252,7 +245,6 @@ _ACTIONS = ("--version", "--help", "-h", "--completion=", "--cmake-dir", "--pkg-
 # What the compiler itself takes, and the subcommand that compiles.
 _BUILD = "build"
 _COMPILING = frozenset({"", "run"})
-_STEP = "step"
 # These read files of anyone: no file that lies about chooses a program for them, trusted or not.
 _READING = frozenset(("check", "explain", "extract", "inspect"))
 
@@ -266,7 +258,7 @@ def configured(
     and is not trusted, InputOutputError for one out of reach.
     """
     subcommand = _subcommand(arguments)
-    if subcommand.endswith("step") or (arguments and arguments[0].startswith(_ACTIONS)):
+    if is_step(subcommand) or (arguments and arguments[0].startswith(_ACTIONS)):
         return tuple(arguments)
     if list(arguments[:1]) == ["help"]:
         return tuple(arguments)
@@ -306,41 +298,10 @@ def check_settings(
             trusted.check_trusted(file.path, file.content, flags, environment)
 
 
-def joined_config(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arguments with `--config FILE` as one word, up to a `--`."""
-    bare = _CONFIG.rstrip("=")
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    if bare not in arguments[: end - 1]:
-        return arguments
-    at = arguments.index(bare)
-    return joined_config((*arguments[:at], _CONFIG + arguments[at + 1], *arguments[at + 2 :]))
-
-
-def subcommand_first(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arguments with the subcommand in front of the options that precede it."""
-    rest = list(reversed(arguments))
-    while rest:
-        word = rest.pop()
-        if word == "--" or not word.startswith("-"):
-            at = len(arguments) - len(rest) - 1
-            found = (word,) if is_subcommand(word) else ()
-            return (*found, *arguments[:at], *arguments[at + len(found) :])
-        if COMPILER.takes_next(word) and rest:
-            rest.pop()
-    return arguments
-
-
 def _subcommand(arguments: Sequence[str]) -> str:
     """Return the subcommand; a step has the form of an option where a compiler cache is to run it."""
     first = arguments[0] if arguments else ""
-    if first.endswith("-step") and first.startswith("--"):
-        return first
-    return first if is_subcommand(first) or first == _STEP else ""
-
-
-def is_subcommand(word: str) -> bool:
-    """Say whether a word is the name of a subcommand: letters alone. Options and files load no table for this."""
-    return word.isalpha() and word in option_subcommand.SUBCOMMANDS
+    return first if is_step(first) or is_subcommand(first) else ""
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str], tuple[str, ...]]:

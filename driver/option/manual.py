@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mlir_offload.driver.option.config import PROJECT_FILE
 from mlir_offload.driver.option.row import Group, Subcommand
 from mlir_offload.driver.option.subcommand import every_subcommand
-from mlir_offload.driver.option.table import SETTINGS
+from mlir_offload.driver.option.table import PROJECT_FILE, SETTINGS
 
 _HEAD = """\
 .\\" Made by docs/generate.py from driver/option/table.py.

@@ -6,6 +6,10 @@ are made of these rows: a new option is a row, and the code that uses its value.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
 from msgspec.structs import replace
 
 from mlir_offload.driver.message import report
@@ -232,3 +236,37 @@ SETTINGS = tuple(
     setting for row in (*COMPILER.rows, *REMOTE) if (setting := _setting(row)) is not None
 )
 """What the files of configuration may set."""
+
+PROJECT_FILE = "mlir-offload.toml"
+FILE_VARIABLE = "MLIR_OFFLOAD_CONFIG"
+_VARIABLES = (FILE_VARIABLE, *(name for setting in SETTINGS for name in setting.variables))
+
+
+def are_set(environment: Mapping[str, str], directory: Path) -> bool:
+    """Say whether a variable or file sets something: few calls have any to read."""
+    user = user_file(environment)
+    return (
+        any(environment.get(name) for name in _VARIABLES)
+        or find_project_file(directory) is not None
+        or (user is not None and user.is_file())
+    )
+
+
+def find_project_file(directory: Path) -> Path | None:
+    """Return what has the name in the directory or nearest above it, in the same checkout."""
+    for folder in (directory, *directory.parents):
+        path = folder / PROJECT_FILE
+        if os.path.lexists(path):
+            return path
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+def user_file(environment: Mapping[str, str]) -> Path | None:
+    """Return where the file of a user is, if there is one."""
+    root = environment.get("XDG_CONFIG_HOME", "")
+    if not root.startswith("/"):
+        home = environment.get("HOME", "")
+        root = f"{home}/.config" if home.startswith("/") else ""
+    return Path(root, "mlir-offload", "config.toml") if root else None

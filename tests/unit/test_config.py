@@ -11,11 +11,11 @@ import pytest
 
 from mlir_offload.driver import cli
 from mlir_offload.driver.option.command_line import parse_arguments, take_message_options
-from mlir_offload.driver.option.config import PROJECT_FILE, configured, find_files, load_config
+from mlir_offload.driver.option.config import configured, find_files, load_config
 from mlir_offload.driver.option.help import render_help
 from mlir_offload.driver.option.row import Setting
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS, every_subcommand
-from mlir_offload.driver.option.table import SETTINGS
+from mlir_offload.driver.option.table import PROJECT_FILE, SETTINGS, are_set
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
 
@@ -267,3 +267,67 @@ def test_a_wrong_form_is_refused_with_the_one_that_was_meant() -> None:
     assert caught.value.hint == "did you mean 'json'?"
     with pytest.raises(UsageError, match="expects a file name"):
         take_message_options(("--reproduce=",))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["MLIR_OFFLOAD_CONFIG", *(name for setting in SETTINGS for name in setting.variables)],
+)
+def test_a_variable_is_read(tmp_path: Path, name: str) -> None:
+    assert are_set({name: "1"}, tmp_path)
+    assert not are_set({name: ""}, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["file", "directory", "link to nothing"])
+def test_what_has_the_name_of_a_projects_file_is_looked_at(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    place = tmp_path / PROJECT_FILE
+    if kind == "file":
+        place.write_text("")
+    elif kind == "directory":
+        place.mkdir()
+    else:
+        place.symlink_to("nothing")
+    assert are_set({}, folder)
+    (tmp_path / "a" / ".git").mkdir()
+    assert not are_set({}, folder)
+
+
+def test_the_file_of_a_user_is_read(home: Path) -> None:
+    assert are_set({"XDG_CONFIG_HOME": str(home / "config")}, home)
+    assert not are_set({"XDG_CONFIG_HOME": str(home)}, home)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-c", "k.mlir", "-o", "k.o"), ("run", "k.mlir", "--", "--no-config", "x"), ("build",), ("step", "split"),
+        ("--image-step", "x"), ("inspect", "k.o"), ("--version",), ("help", "run"), (),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_where_nothing_is_set_the_words_are_all(tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert not are_set({}, tmp_path)
+    assert configured(words, {}, tmp_path) == words
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("--no-config", "missing.mlir"),
+        ("--config=c.toml", "-j needs"),
+        ("--print-config", "# jobs"),
+    ],
+)
+def test_an_option_of_configuration_is_heeded_where_nothing_is_set(
+    tmp_path: Path,
+    word: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.toml").write_text("jobs = 0\n")
+    cli._guarded(("-c", "missing.mlir", word))
+    assert said in "".join(capfd.readouterr())

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from mlir_offload.driver import package
-from mlir_offload.driver.option import config
+from mlir_offload.driver.option import command_line
 from mlir_offload.driver.option.completion import render_completion
 from mlir_offload.driver.option.help import render_help
 from mlir_offload.driver.option.manual import render_manual
@@ -82,8 +82,8 @@ def test_package_reads_what_the_table_says() -> None:
 
 def test_no_option_and_no_file_with_an_ending_could_be_a_subcommand() -> None:
     """The table of subcommands is not even loaded for them."""
-    assert [name for name in SUBCOMMANDS if not config.is_subcommand(name)] == []
-    assert not config.is_subcommand("saxpy.mlir")
+    assert [name for name in SUBCOMMANDS if not command_line.is_subcommand(name)] == []
+    assert not command_line.is_subcommand("saxpy.mlir")
 
 
 def test_each_subcommand_names_a_function() -> None:
@@ -158,7 +158,7 @@ def test_what_is_no_option_is_not_found() -> None:
 def test_options_may_stand_before_the_subcommand(
     words: tuple[str, ...], first: tuple[str, ...]
 ) -> None:
-    assert config.subcommand_first(words) == first
+    assert command_line.subcommand_first(words) == first
 
 
 def test_a_shell_without_a_script_is_refused() -> None:
