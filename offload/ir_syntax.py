@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mlir_offload.toolchain.pattern import ir_line, ir_pattern, pattern
-from mlir_offload.toolchain.syntax import Syntax
+from mlir_offload.toolchain.pattern import Syntax, ir_line, ir_pattern, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.kind_format import RuntimePlan, formats_of
-from mlir_offload.toolchain.byte_view import open_view
-from mlir_offload.toolchain.digest import sha256
+from mlir_offload.toolchain.byte_view import open_view, sha256
 from mlir_offload.toolchain.process import Command
 
 if TYPE_CHECKING:

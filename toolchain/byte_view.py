@@ -1,8 +1,11 @@
-"""Bounded reading of bytes that strangers made: every access is checked, and errors name the place.
+"""Bounded reading of bytes that strangers made, where every access is checked and errors name the place; their hash.
 
 All readers of binary formats read through a ByteView. It opens nothing but the file that it was
 given, maps nothing into memory (a file that shrinks meanwhile is an error, not a crash), and copies
 only what is asked for.
+
+Short texts are hashed without OpenSSL: loading its library takes longer than a small program is read. The module
+`random` of Python's library does the same. Files are hashed with `hashlib`, which is faster.
 """
 
 from __future__ import annotations
@@ -11,7 +14,9 @@ import contextlib
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -309,3 +314,34 @@ def skip_zeros(view: ByteView, offset: int) -> int:
             return offset
         size = min(size * 2, CHUNK_BYTES)
     return offset
+
+
+# Of Python 3.12 and later, of 3.11, and of any.
+_HASHING = ("_sha2", "_sha256", "hashlib")
+
+
+class Digest(Protocol):
+    """What `hashlib.sha256` returns."""
+
+    def update(self, data: bytes, /) -> None:
+        """Add content."""
+
+    def digest(self) -> bytes:
+        """Return the hash."""
+
+    def hexdigest(self) -> str:
+        """Return the hash in hexadecimal."""
+
+
+def sha256(data: bytes = b"") -> Digest:
+    """Return `hashlib.sha256(data)`."""
+    return _constructor()(data)
+
+
+@cache
+def _constructor() -> Callable[[bytes], Digest]:
+    for name in _HASHING:
+        with contextlib.suppress(ImportError):
+            found: Callable[[bytes], Digest] = import_module(name).sha256
+            return found
+    raise ImportError(_HASHING[-1])

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.digest import sha256
+from mlir_offload.toolchain.byte_view import sha256
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import KernelKey
 from mlir_offload.translate.mlir.module import Module, parse_module

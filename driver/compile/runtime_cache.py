@@ -11,7 +11,7 @@ from mlir_offload.driver.system.processor import NATIVE_FLAG, processor_identity
 from mlir_offload.driver.system.tool_watch import program_stamp
 from mlir_offload.driver.system.workspace import replace_bytes, user_cache
 from mlir_offload.offload.runtime import runtime_digest
-from mlir_offload.toolchain.digest import sha256
+from mlir_offload.toolchain.byte_view import sha256
 from mlir_offload.toolchain.process import Command
 
 if TYPE_CHECKING:

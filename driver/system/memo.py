@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mlir_offload.driver.system.workspace import replace_file
-from mlir_offload.toolchain.digest import sha256
+from mlir_offload.toolchain.byte_view import sha256
 
 
 class Memo(Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from mlir_offload.toolchain.digest import sha256
+from mlir_offload.toolchain.byte_view import sha256
 from mlir_offload.toolchain.errors import ToolchainError
 
 NATIVE_FLAG = "-march=native"

@@ -26,7 +26,7 @@ from mlir_offload.driver.tools.releases import (
     learn_llvm,
 )
 from mlir_offload.toolchain import cuda, fork_server, gpu, rocm, search
-from mlir_offload.toolchain.digest import sha256
+from mlir_offload.toolchain.byte_view import sha256
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Command, Runner

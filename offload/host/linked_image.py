@@ -20,7 +20,7 @@ from mlir_offload.offload.ir_syntax import (
     global_symbols,
 )
 from mlir_offload.offload.kind_format import LinkedCodeRuntime, format_of
-from mlir_offload.toolchain.digest import sha256
+from mlir_offload.toolchain.byte_view import sha256
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:

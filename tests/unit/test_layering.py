@@ -88,7 +88,7 @@ def test_mlir_is_read_by_one_package() -> None:
     with_brackets = {
         path.relative_to(ROOT)
         for path in MODULES
-        if "mlir_offload.toolchain.syntax" in _imports(path)
+        if "mlir_offload.toolchain.pattern.Syntax" in _imports(path)
     }
     assert with_brackets == {Path("translate/mlir/syntax.py"), Path("offload/ir_syntax.py")}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mlir_offload.toolchain.digest import sha256
+from mlir_offload.toolchain.byte_view import sha256
 from mlir_offload.toolchain.pattern import PatternStore, pattern, pattern_of
 
 _PATTERNS: dict[str, tuple[Any, int]] = {

@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.pattern import pattern
-from mlir_offload.toolchain.syntax import Syntax
+from mlir_offload.toolchain.pattern import Syntax, pattern
 
 _STRING = r'"(?:[^"\\\n]++|\\.)*+"'
 _COMMENT = r"//[^\n\0]*"  # in bytecode texts end with NUL
