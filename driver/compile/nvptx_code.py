@@ -17,7 +17,7 @@ from mlir_offload.driver.compile.kind_build import (
     user_libraries,
     with_libraries,
 )
-from mlir_offload.driver.step.cuda import NvptxIr
+from mlir_offload.driver.step.step import NvptxIr
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.llvm import LlvmToolchain

@@ -25,7 +25,7 @@ from mlir_offload.driver.compile.nvptx_code import CUDA_HINT, NvptxCode
 from mlir_offload.driver.kind import cuda_choice, cuda_link
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.compile_options import FAT_BINARY, DeviceCode, Mode
-from mlir_offload.driver.step.cuda import NvptxIr, PtxTime
+from mlir_offload.driver.step.step import NvptxIr, PtxTime
 from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load_abi
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.process import Command
@@ -173,7 +173,6 @@ def _plain_limit(manifest: MobManifest) -> tuple[int, tuple[int, int]] | None:
 class _Cuda(KindBuild):
     name = Kind.CUDA
     modules = (
-        "mlir_offload.driver.step.cuda",
         "mlir_offload.translate.kind.cuda",
         "mlir_offload.toolchain.ptx",
     )

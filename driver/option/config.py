@@ -19,7 +19,7 @@ from mlir_offload.driver.option.table import (
     FILE_VARIABLE,
     SETTINGS,
     find_project_file,
-    user_file,
+    find_user_file,
 )
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
@@ -148,8 +148,8 @@ def find_files(
     else:
         found = project_file(directory)
         first = [replace(load_config(found), is_project=True)] if found is not None else []
-    user = user_file(environment)
-    return (*first, *([load_config(user)] if user is not None and user.is_file() else ()))
+    user = find_user_file(environment)
+    return (*first, *([load_config(user)] if user is not None else ()))
 
 
 def project_file(directory: Path) -> Path | None:

@@ -244,11 +244,10 @@ _VARIABLES = (FILE_VARIABLE, *(name for setting in SETTINGS for name in setting.
 
 def are_set(environment: Mapping[str, str], directory: Path) -> bool:
     """Say whether a variable or file sets something: few calls have any to read."""
-    user = user_file(environment)
     return (
         any(environment.get(name) for name in _VARIABLES)
         or find_project_file(directory) is not None
-        or (user is not None and user.is_file())
+        or find_user_file(environment) is not None
     )
 
 
@@ -263,10 +262,12 @@ def find_project_file(directory: Path) -> Path | None:
     return None
 
 
-def user_file(environment: Mapping[str, str]) -> Path | None:
-    """Return where the file of a user is, if there is one."""
+def find_user_file(environment: Mapping[str, str]) -> Path | None:
+    """Return the file of the user, if there is one."""
     root = environment.get("XDG_CONFIG_HOME", "")
     if not root.startswith("/"):
         home = environment.get("HOME", "")
         root = f"{home}/.config" if home.startswith("/") else ""
-    return Path(root, "mlir-offload", "config.toml") if root else None
+    file = Path(root, "mlir-offload", "config.toml")
+    # A home that cannot be searched, as that of another user, has no settings for this one.
+    return file if root and os.path.isfile(file) else None  # noqa: PTH113

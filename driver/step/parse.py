@@ -25,7 +25,7 @@ S = TypeVar("S", bound=Step)
 _MODULES: Mapping[str, Sequence[str]] = {
     "split_file": ("split", "header", "join", "separate", "part"),
     "device": ("unwrap",),
-    "cuda": ("nvptx-ir", "ptx-time"),
+    "step": ("nvptx-ir", "ptx-time"),
     "cuda_directory": ("cuda-directory",),
     "hip": ("amdgpu-ir", "amdgpu-check", "hip-fat-binary"),
     "spirv": ("spirv-ir", "spirv-check"),

@@ -14,6 +14,7 @@ from mlir_offload.offload.container.packager import ImageArgument, image_argumen
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.target import device_kind, kind_of_image
+from mlir_offload.translate.kind import cuda as cuda_lowering
 from mlir_offload.translate.mlir import symbol as mlir_symbol
 
 # A comma ends a part; two stand for one that does not.
@@ -296,3 +297,27 @@ def read_text(path: Path) -> str:
 def write_text(path: Path, text: str) -> None:
     """Write what `read_text` reads."""
     path.write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
+class PtxTime(TextStep, frozen=True, kw_only=True, tag="ptx-time"):
+    """Give the files that PTX names a time and a size, so that ptxas does not ask for their own."""
+
+    time: int
+
+    def _rewritten(self, text: str) -> str:
+        return cuda_lowering.with_file_times(text, self.time)
+
+
+class NvptxIr(DeviceIrStep, frozen=True, kw_only=True, tag="nvptx-ir"):
+    """Prepare the LLVM IR of a device module for the NVPTX back end."""
+
+    ftz: bool = False
+
+    def _rewritten(self, text: str) -> str:
+        return cuda_lowering.nvptx_device_ir(
+            text,
+            kernels=self.kernels,
+            llvm_major=self.llvm,
+            keeps_functions=self.rdc,
+            flushes_subnormals=self.ftz,
+        )
