@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.build import device_only, manifest, staged, unlisted, why
+from mlir_offload.driver.build import device_only, kept_call, manifest, staged, unlisted, why
 from mlir_offload.driver.build import preprocess as build_preprocess
 from mlir_offload.driver.build import source as build_source
 from mlir_offload.driver.compile import embed, guard, kind_build
@@ -151,7 +151,11 @@ def build_with(opened: Build) -> BuildContext:
         tools.add_paths(tool_files(llvm, context.cuda, context.rocm))
     with remove_outputs_on_failure(options):
         with tools.unchanged(), _assumptions(context):
-            finished = _make(context)
+            kept = None if context.launched is None else kept_call.find_kept(context)
+            found = None if kept is None else kept.take()
+            finished = found or _make(context)
+        if kept is not None and found is None:
+            kept.keep()
         # Before the outputs: what is newer than its sources has its dependencies at hand.
         write_depfiles(context)
         for made, output in zip(finished, final_outputs(options), strict=True):
