@@ -144,6 +144,10 @@ class KindLowering:
         """Return the form of a device module before its passes."""
         return NVVM_FORM
 
+    def has_bfloat_fma(self, _arch: str, /) -> bool:
+        """Return whether `llvm.fma` of bfloat is rounded once for an architecture."""
+        return True
+
     def lowering(self, _needs: Collection[str], _arch: str, /) -> DeviceLowering:
         """Return how a module with these needs is lowered for an architecture."""
         return DeviceLowering()

@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 
 from mlir_offload.driver import __version__
+from mlir_offload.toolchain import errors
 
 # As in typing, which would be loaded for it alone.
 TYPE_CHECKING = False
@@ -22,8 +23,6 @@ else:
         if name not in __all__:
             msg = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(msg)
-        from mlir_offload.toolchain import errors
-
         return getattr(errors, name)
 
 
