@@ -22,6 +22,7 @@ from mlir_offload.driver.option.compile_options import MLIR_SUFFIXES, CompileOpt
 from mlir_offload.driver.step.launcher import LaunchedSteps
 from mlir_offload.driver.tools.choose import build_environment
 from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.tables import decoded
 from mlir_offload.translate.target_attribute import libraries_in_source
 
 _FORMAT = "mlir-offload call 1"
@@ -66,7 +67,7 @@ class KeptCall(Struct, frozen=True):
         log = self.context.dependencies.of(source)
         read = tuple((str(noted.path), noted.is_system, noted.target) for noted in log)
         result = _Result(output.read_bytes(), read, why.parts(self.context, source))
-        (self.context.workspace / _MADE).write_bytes(msgspec.msgpack.encode(result))
+        (self.context.workspace / _MADE).write_bytes(msgspec.json.encode(result))
         self._ask()
 
     def _ask(self) -> _Result | None:
@@ -83,7 +84,7 @@ class KeptCall(Struct, frozen=True):
         if self.context.executor.runner.run(command).returncode != 0:
             return None
         try:
-            return msgspec.msgpack.decode(kept.read_bytes(), type=_Result)
+            return decoded(kept.read_bytes(), _Result)
         except (OSError, msgspec.DecodeError):
             return None
 
@@ -93,9 +94,8 @@ def find_kept(context: BuildContext) -> KeptCall | None:
     launched = context.launched
     if launched is None or not launched.launcher.uses_ccache or not _is_plain(context.options):
         return None
-    if any(libraries_in_source(source.read_bytes()) for source in context.compiled):
-        return None
-    return KeptCall(context, launched, _key(context, launched))
+    key = _key(context, launched)
+    return KeptCall(context, launched, key) if key else None
 
 
 def _is_plain(options: CompileOptions) -> bool:
@@ -116,9 +116,17 @@ def _is_plain(options: CompileOptions) -> bool:
 
 
 def _key(context: BuildContext, launched: LaunchedSteps) -> str:
-    """Return the hash of all that decides about the result, of the names that it contains too."""
+    """Return the hash of all that decides about the result, and of the names in it; nothing if that is unknown."""
     kinds = dict.fromkeys(target.kind for target in context.targets)
-    read = (*context.compiled, *(one.path for one in context.options.device_flags.libraries))
+    libraries = (one.path for one in context.options.device_flags.libraries)
+    try:
+        sources = [source.read_bytes() for source in context.compiled]
+        read = [*sources, *(library.read_bytes() for library in libraries)]
+    except OSError:
+        # Who reads the file for its content tells what is wrong.
+        return ""
+    if any(map(libraries_in_source, sources)):
+        return ""
     text = json.dumps(
         [
             _FORMAT,
@@ -127,7 +135,7 @@ def _key(context: BuildContext, launched: LaunchedSteps) -> str:
             context.options.arguments,
             build_environment(),
             list(_places(context)),
-            [hashlib.sha256(file.read_bytes()).hexdigest() for file in read],
+            [hashlib.sha256(content).hexdigest() for content in read],
         ]
     )
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

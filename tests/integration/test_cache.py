@@ -197,15 +197,22 @@ def test_a_call_that_differs_in_anything_is_made_again(
     checkout: Checkout, options: list[str], environment: dict[str, str]
 ) -> None:
     library = checkout.place / "l.bc"
-    write_library(library, 1)
+    write_library(library, 3)
     checkout.cached("-v", *(options if library.name in str(options) else []))
     if library.name in str(options):
-        write_library(library, 2)
+        write_library(library, 4)
     elif not options and not environment:
         checkout.source.write_text(f"// a comment\n{SOURCE}")
 
     assert tools_of(checkout.cached("-v", *options, environment=environment)) == {"mlir-opt"}
     assert tools_of(checkout.cached("-v", *options, environment=environment)) == set()
+
+
+def test_a_library_that_is_not_there_is_named_as_without_a_cache(checkout: Checkout) -> None:
+    option = "--device-lib=absent.bc"
+    said = checkout.build("--offload-arch=sm_80", "--no-cache", option, status=7).stderr
+
+    assert checkout.cached(option, status=7).stderr == said
 
 
 def test_what_a_call_says_is_said_each_time(checkout: Checkout) -> None:
