@@ -23,9 +23,10 @@ from mlir_offload.driver.step.launcher import LaunchedSteps
 from mlir_offload.driver.tools.choose import build_environment
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import decoded
-from mlir_offload.translate.target_attribute import libraries_in_source
 
 _FORMAT = "mlir-offload call 1"
+# `#nvvm.target` and the like may name libraries.
+_ATTACHED = b".target"
 _KEY, _MADE, _KEPT = "call.i", "call.made", "call.o"
 # Its text is the same for each call, as ccache may be told to look at it.
 _COPY = f'#!/bin/sh\nexec cp "${{0%/*}}/{_MADE}" "${{0%/*}}/{_KEPT}"\n'
@@ -125,7 +126,7 @@ def _key(context: BuildContext, launched: LaunchedSteps) -> str:
     except OSError:
         # Who reads the file for its content tells what is wrong.
         return ""
-    if any(map(libraries_in_source, sources)):
+    if any(_ATTACHED in source for source in sources):
         return ""
     text = json.dumps(
         [

@@ -280,7 +280,7 @@ def _context(opened: Build) -> BuildContext:
     finder = knowing_versions(opened.runner) if launcher is None else _remembering(opened.runner)
     linked = tuple(item for item in contents if not item.is_relocatable)
     learn_of_objects((*given, *linked))
-    tools = _find_tools(options, finder, given)
+    tools = _find_tools(options, finder, given, is_launched=launcher is not None)
     if options.embed_runtime:
         embed.check_embedding(options, tools.releases)
     check_flags(options, tools.targets, given)
@@ -298,7 +298,7 @@ def _context(opened: Build) -> BuildContext:
 
 
 def _find_tools(
-    options: CompileOptions, finder: Runner, given: Sequence[ObjectContents]
+    options: CompileOptions, finder: Runner, given: Sequence[ObjectContents], *, is_launched: bool
 ) -> FoundTools:
     """Find the tools for the targets, and for those of objects that are linked."""
     places = places_of(options)
@@ -311,8 +311,8 @@ def _find_tools(
             partial(choose_releases, options, places, finder, kinds=kinds),
             partial(choose_toolkit_for, options, places, finder, needed=uses_cuda(kinds)),
         ),
-        # Loaded while the programs that say their release run.
-        partial(import_module, f"mlir_offload.driver.{early}"),
+        # Loaded while the programs that say their release run; a call that is kept needs nothing of it.
+        (lambda: None) if is_launched else partial(import_module, f"mlir_offload.driver.{early}"),
     )
     check_targets(targets, releases.makers(cuda, is_assembled=options.needs_ptxas))
     rocm = choose_rocm_for(places, needed=uses_rocm(kinds))
