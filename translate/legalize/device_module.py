@@ -20,13 +20,7 @@ from mlir_offload.translate.gpu_module import (
     kernel_names,
     rename_kernels,
 )
-from mlir_offload.translate.kind_lowering import (
-    LOWERINGS,
-    NVVM_FORM,
-    SPIRV_FORM,
-    DeviceForm,
-    form_of,
-)
+from mlir_offload.translate.kind_lowering import NVVM_FORM, SPIRV_FORM, DeviceForm, fuse_bfloat
 from mlir_offload.translate.legalize.kernel_form import KernelForms
 from mlir_offload.translate.legalize.unsupported_ops import (
     check_device_functions,
@@ -340,10 +334,7 @@ class DeviceRules(Struct, frozen=True):
         """Return a module in one of the forms."""
         made = operation.clone() if len(self.forms) > 1 else operation
         mark_lowered_kernels(made, form)
-        made_for = [target for target in self.targets if form_of(target) == form]
-        lowerings = [(LOWERINGS[target.kind], target.arch) for target in made_for]
-        has_fma = all(lowering.has_bfloat_fma(arch) for lowering, arch in lowerings)
-        faults = self.faults if has_fma else self.faults | {_SHORT_FMA}
+        faults = self.faults if fuse_bfloat(self.targets, form) else self.faults | {_SHORT_FMA}
         expand_device_operations(made, locations=self.locations, faults=faults, form=form)
         return made
 
