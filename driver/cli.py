@@ -186,10 +186,10 @@ def _of_the_system(error: Exception) -> InputOutputError | None:
     reached = limit.limit_error(
         f"cannot open {error.filename}" if where else "mlir-offload", error.errno
     )
-    return reached or InputOutputError(
-        f"{where}{error.strerror or error}",
-        hint="free some space, or set TMPDIR to a writable directory",
-    )
+    hint = "free some space, or set TMPDIR to a writable directory"
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        hint = "check the permissions of the file and of its directory"
+    return reached or InputOutputError(f"{where}{error.strerror or error}", hint=hint)
 
 
 def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:

@@ -66,6 +66,7 @@ from mlir_offload.offload.sparse_runtime import (
     sparse_parts,
 )
 from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.target import kind_of_triple
 
@@ -73,6 +74,8 @@ _LINKER = "lld"
 # Of the options by which linkers make one of several functions with the same code.
 _FOLDING = "--icf"
 _LAZY = "-start-lib"
+# As lld, GNU ld, nvlink and llvm-link have it.
+_SEVERAL = pattern("(?i)duplicate symbol|multiple definition|multiply defined")
 # lld removes entries, which only the names of their section refer to; other linkers do not.
 _COLLECTING, _KEEPING = "-gc-sections", "-Wl,-z,nostart-stop-gc"
 
@@ -98,7 +101,7 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     contents = _in_line_order(paths, (*given, *made))
     linked_here = linked_images(context, device)
     # Of a source whose device code is linked nothing can be lost that others would have.
-    _check_inputs(context, () if linked_here else contents, paths)
+    _check_inputs(context, () if linked_here else contents)
     if not context.options.dry_run:
         contents = with_linked_images(contents, linked_here)
     runtime = host_runtime(context)
@@ -194,16 +197,17 @@ def _diagnose(
     error = link_error.diagnose_rejected(context, contents, failed, run)
     folders = runner_library_folders(context)
     explain_missing(error, completed.stderr, context.mlir.version.major, folders)
+    twice = repeated_objects(contents, _paths_on_line(context))
+    if twice and _SEVERAL.search(completed.stderr):
+        for one in error.every:
+            one.hint = f"name {' and '.join(map(str, twice))} once"
     return error
 
 
-def _check_inputs(
-    context: BuildContext, contents: Sequence[ObjectContents], paths: Sequence[Path]
-) -> None:
+def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:
     """Refuse what the link would lose, all of it in one error."""
-    twice = repeated_objects(contents, paths)
     findings = check_link((*contents, *context.linked), load_abi(context.consumer))
-    raise_findings((*twice, *findings, *c_name_findings(contents)))
+    raise_findings((*findings, *c_name_findings(contents)))
     for note in kind_notes(contents):
         show_note(note)
 

@@ -145,7 +145,9 @@ def find_files(
         found = project_file(directory)
         first = [replace(load_config(found), is_project=True)] if found is not None else []
     user = _user_file(environment)
-    return (*first, *([load_config(user)] if user is not None and user.is_file() else ()))
+    # A home that cannot be searched, as that of another user, has no settings for this one.
+    has_own = user is not None and os.path.isfile(user)  # noqa: PTH113
+    return (*first, *([load_config(user)] if user is not None and has_own else ()))
 
 
 def project_file(directory: Path) -> Path | None:

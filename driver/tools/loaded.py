@@ -6,7 +6,6 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.system.workspace import replace_bytes, user_cache
@@ -23,11 +22,13 @@ _FLAGS = ("-O1", "-std=c11", "-w", "-shared", "-fPIC")
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def load_tools_once(runner: ProcessRunner, releases: Releases, *, is_dry: bool) -> None:
+def load_tools_once(
+    runner: ProcessRunner, releases: Releases, workspace: Path, *, is_dry: bool
+) -> None:
     """Have the tools that a compilation starts several times forked; nothing changes if that cannot be."""
     if runner.fork_servers is not None:
         return
-    library = _fork_library(runner, releases.llvm, is_dry=is_dry)
+    library = _fork_library(runner, releases.llvm, workspace, is_dry=is_dry)
     if library is not None:
         runner.fork_servers = fork_server.ForkServers(library, _entries(releases))
 
@@ -46,7 +47,9 @@ def _entries(releases: Releases) -> dict[str, tuple[str, int]]:
     return entries
 
 
-def _fork_library(runner: ProcessRunner, llvm: LlvmToolchain, *, is_dry: bool) -> Path | None:
+def _fork_library(
+    runner: ProcessRunner, llvm: LlvmToolchain, workspace: Path, *, is_dry: bool
+) -> Path | None:
     """Return the library; the first call compiles and keeps it. None if that fails, or it may be another's."""
     source = fork_server.SOURCE.read_bytes()
     kept = user_cache(os.environ) / "fork-server" / f"{sha256(source).hexdigest()[:32]}.so"
@@ -59,12 +62,12 @@ def _fork_library(runner: ProcessRunner, llvm: LlvmToolchain, *, is_dry: bool) -
         return None
     try:
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with TemporaryDirectory() as folder:
-            made = Path(folder, kept.name)
-            argv = (str(clang), *_FLAGS, str(fork_server.SOURCE), "-o", str(made))
-            if runner.run(Command(argv)).returncode != 0:
-                return None
-            replace_bytes(kept, made.read_bytes())
+        made = workspace / kept.name
+        argv = (str(clang), *_FLAGS, str(fork_server.SOURCE), "-o", str(made))
+        if runner.run(Command(argv)).returncode != 0:
+            return None
+        replace_bytes(kept, made.read_bytes())
+        made.unlink()
     except (OSError, MlirOffloadError):
         return None
     return kept

@@ -25,7 +25,7 @@ _SPIRV_MAGICS = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _MLIR_MAGIC = b"ML\xefR"
 _LTO_IR_MAGIC = b"\xedCN\x7f"
-_PTX = re.compile(rb"^\s*\.version\s+\d", re.MULTILINE)
+_PTX = re.compile(rb"(?>\s+|//[^\n]*|/\*.*?\*/)*+\.version\s+\d", re.DOTALL)
 _LLVM_IR = (
     ir_line_bytes(
         "`; ModuleID = |source_filename = |target triple = |target datalayout = |!llvm.`"
@@ -33,8 +33,15 @@ _LLVM_IR = (
     ir_line_bytes("`define|declare` `head`@"),
     ir_line_bytes("`global` = `words``global|constant|alias` "),
 )
+# Each begins with one of these: prose, and code of other languages, may have such lines further on.
+_LLVM_IR_BEGIN = re.compile(
+    rb"(?>\s+|;[^\n]*)*+(?:source_filename|target|define|declare|attributes|module asm|[%@$!^])"
+)
+_MLIR_BEGIN = re.compile(
+    rb'\s*(?:module\b|[#!][\w.$-]+ = |\{-#|(?:%[\w.$#:, %-]+ = )?"?[a-z_]\w*\.[\w.$]+)'
+)
 _MLIR = re.compile(
-    rb'^\s*(?:module\b|"?builtin\.module|"?gpu\.(?:module|container_module)|func\.func\b|"func\.func"'
+    rb'^\s*(?:module\s*(?:[{@]|attributes\b)|"?builtin\.module|"?gpu\.(?:module|container_module)|func\.func\b|"func\.func"'
     rb'|llvm\.(?:func|mlir\.global)\b|memref\.global\b|gpu\.binary\b|"[a-z_]+\.[a-z_.]+"\(|#\w+ = |!\w+ = [!<])',
     re.MULTILINE,
 )
@@ -122,11 +129,12 @@ def _elf_form(head: bytes) -> FileForm:
 def _text_form(head: bytes) -> FileForm:
     if b"\0" in head.rstrip(b"\0"):
         return FileForm.UNKNOWN
-    if _PTX.search(_COMMENT.sub(b"", head)):
+    if _PTX.match(head):
         return FileForm.PTX
-    if any(pattern.search(head) for pattern in _LLVM_IR):
+    if _LLVM_IR_BEGIN.match(head) and any(pattern.search(head) for pattern in _LLVM_IR):
         return FileForm.LLVM_IR
-    if _MLIR.search(_COMMENT.sub(b"", head)):
+    code = _COMMENT.sub(b"", head)
+    if _MLIR_BEGIN.match(code) and _MLIR.search(code):
         return FileForm.MLIR
     try:
         head.decode()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.contents import Image, Part, all_problems
@@ -174,7 +175,8 @@ def _entries(part: Part, consumer: Consumer) -> Iterator[SkewFinding]:
 
 def _damages(part: Part) -> Iterator[SkewFinding]:
     for problem in all_problems(part):
-        yield _finding(Skew("BC005", {"reason": problem.message}), part.name, "")
+        finding = _finding(Skew("BC005", {"reason": problem.message}), part.name, "")
+        yield replace(finding, hint=problem.hint or finding.hint)
 
 
 def image_name(kind: str, triple: str, arch: str) -> str:

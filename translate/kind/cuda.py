@@ -48,6 +48,8 @@ _EMISSION_KIND = ir_line(
 )
 # The first that has the instruction `redux`.
 _REDUX_SM = 80
+# PTX ISA 9.0, 9.7.4.4 (fma of half precision): "fma.rn.bf16 requires sm_80 or higher".
+_BFLOAT_FMA_SM = 80
 
 
 class DeviceCodegen(Struct, frozen=True):
@@ -250,6 +252,10 @@ class _Cuda(KindLowering):
         "AMD GPUs",
         "convert-gpu-to-nvvm",
     )
+
+    def has_bfloat_fma(self, arch: str, /) -> bool:
+        """Return whether the GPU has `fma.rn.bf16`; for others LLVM 19 and 22 make one of f32."""
+        return sm_number(arch) >= _BFLOAT_FMA_SM
 
     def lowering(self, needs: Collection[str], arch: str, /) -> DeviceLowering:
         """Return how a module is lowered: with `redux` where the GPU has it."""

@@ -173,6 +173,10 @@ class _Hip(KindLowering):
         """Return the form for the wavefronts of the GPU."""
         return DeviceForm(ROCDL, wavefront_size(arch))
 
+    def has_bfloat_fma(self, _arch: str, /) -> bool:
+        """Return that LLVM 19 and 22 make one of f32, for gfx950 too."""
+        return False
+
     def lowering(self, _needs: Collection[str], arch: str, /) -> DeviceLowering:
         """Return how a module is lowered for the chip."""
         return DeviceLowering(chip=lowering_chip(arch))
