@@ -33,6 +33,7 @@ from mlir_offload.driver.system.parallel import interruptible
 from mlir_offload.driver.tools import cache_key, choose, releases, toolchain_id, version
 from mlir_offload.toolchain import limit
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
+from mlir_offload.toolchain.fork_server import ForkServers
 from mlir_offload.toolchain.pattern import keep_patterns
 from mlir_offload.toolchain.process import ProcessRunner
 from mlir_offload.translate import tool_message
@@ -43,12 +44,16 @@ _VERBOSE = frozenset({"-v", "--verbose"})
 _COMPLETION = "--completion="
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with the status of its class of result."""
+def main(arguments: Sequence[str] | None = None, fork_servers: ForkServers | None = None) -> None:
+    """Run the command line and exit with the status of its class of result.
+
+    With the fork servers of another process, no tool is loaded that has one.
+    """
     # A short life with little garbage: collecting it would take 3 % of a small build.
     gc.disable()
     _open_standard_streams()
-    _leave(_guarded(tuple(sys.argv[1:] if arguments is None else arguments)))
+    words = tuple(sys.argv[1:] if arguments is None else arguments)
+    _leave(_guarded(words, fork_servers))
 
 
 def _open_standard_streams() -> None:
@@ -74,9 +79,9 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _guarded(arguments: tuple[str, ...]) -> int:
+def _guarded(arguments: tuple[str, ...], fork_servers: ForkServers | None = None) -> int:
     """Return the exit status, and say what there is to say in the form that is asked for."""
-    runner = ProcessRunner()
+    runner = ProcessRunner() if fork_servers is None else ProcessRunner(fork_servers)
     report().start(MessageOptions(), os.environ)
     status = _caught(partial(_run_subcommand, arguments, runner), runner)
     status = _caught(partial(_finish, status), runner)
