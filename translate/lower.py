@@ -17,9 +17,9 @@ from mlir_offload.toolchain.process import Command, as_operand
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, SPIRV_TRIPLE, kind_of_triple
 from mlir_offload.translate import (
     barrier_place,
+    device_index,
     fast_math,
     gpu_module,
-    narrow_address,
     narrow_cast,
 )
 from mlir_offload.translate.input_pipeline import (
@@ -69,7 +69,6 @@ _CAST = "builtin.unrealized_conversion_cast"
 _EXTERNAL, _INTERNAL = (f"#llvm.linkage<{name}>" for name in ("external", "internal"))
 _DEFAULT_VISIBILITY = "0 : i64"
 _TRIPLE = "llvm.target_triple"
-_ADDRESS, _NARROW_INDEX = "llvm.getelementptr", ", i32) -> !llvm.ptr"
 
 
 def join_program(host: str, devices: Sequence[str]) -> str | None:
@@ -314,23 +313,12 @@ def unwrapped(
         fast_math.set_contraction(body, contraction)
     if marks_barriers:
         barrier_place.mark_barriers(body, locations)
-    if triple == AMDGPU_TRIPLE:
-        narrow_cast.widen_dimensions(body)
-    if _has_narrow_indices(body):
-        narrow_address.split_addresses(body)
+    device_index.ease_indices(body, triple)
     if triple == NVPTX_TRIPLE:
         # mlir-translate 22 would verify for others that no alloca lies where memref.alloca puts it.
         signature = module.operation.signature
         signature.attributes = {_TRIPLE: quoted(triple), **signature.attributes}
     return module.render_part(body)
-
-
-def _has_narrow_indices(operations: Iterable[Operation]) -> bool:
-    return any(
-        inner.name == _ADDRESS and _NARROW_INDEX in inner.head
-        for operation in operations
-        for inner in operation.walk_inside()
-    )
 
 
 def _is_public(operation: Operation) -> bool:
