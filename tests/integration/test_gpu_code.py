@@ -88,6 +88,12 @@ def test_a_known_size_of_a_block_costs_no_instruction(
 
 
 @pytest.mark.llvm(22)
+def test_addresses_of_a_loop_do_not_step_each_on_its_own(counts: Counts) -> None:
+    case = Case("gfx90a")
+    assert counts("own", case)["stencil"] < 0.7 * counts("clang", case)["stencil"]
+
+
+@pytest.mark.llvm(22)
 def test_a_known_size_of_a_block_decides_comparisons(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
