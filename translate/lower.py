@@ -17,10 +17,11 @@ from mlir_offload.toolchain.process import Command, as_operand
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, SPIRV_TRIPLE, kind_of_triple
 from mlir_offload.translate import (
     barrier_place,
-    device_index,
     fast_math,
     gpu_module,
+    narrow_address,
     narrow_cast,
+    thread_range,
 )
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,
@@ -69,6 +70,7 @@ _CAST = "builtin.unrealized_conversion_cast"
 _EXTERNAL, _INTERNAL = (f"#llvm.linkage<{name}>" for name in ("external", "internal"))
 _DEFAULT_VISIBILITY = "0 : i64"
 _TRIPLE = "llvm.target_triple"
+_ADDRESS, _NARROW_INDEX = "llvm.getelementptr", ", i32) -> !llvm.ptr"
 
 
 def join_program(host: str, devices: Sequence[str]) -> str | None:
@@ -313,12 +315,26 @@ def unwrapped(
         fast_math.set_contraction(body, contraction)
     if marks_barriers:
         barrier_place.mark_barriers(body, locations)
-    device_index.ease_indices(body, triple)
+    _ease_indices(body, triple)
     if triple == NVPTX_TRIPLE:
         # mlir-translate 22 would verify for others that no alloca lies where memref.alloca puts it.
         signature = module.operation.signature
         signature.attributes = {_TRIPLE: quoted(triple), **signature.attributes}
     return module.render_part(body)
+
+
+def _ease_indices(body: Sequence[Operation], triple: str) -> None:
+    """Bring indices and addresses to forms of which the back end makes less."""
+    is_amdgpu = triple == AMDGPU_TRIPLE
+    inside = (inner for operation in body for inner in operation.walk_inside())
+    is_narrow = any(one.name == _ADDRESS and _NARROW_INDEX in one.head for one in inside)
+    if is_amdgpu:
+        narrow_cast.widen_dimensions(body)
+    if is_narrow:
+        narrow_address.split_addresses(body)
+    # For NVIDIA GPUs the size of a block lets LLVM add in 32 bits what has 64.
+    if is_amdgpu or (is_narrow and triple == NVPTX_TRIPLE):
+        thread_range.widen_ranges(body)
 
 
 def _is_public(operation: Operation) -> bool:
