@@ -21,6 +21,7 @@ from mlir_offload.toolchain.tables import load_table, table_cache, with_learned
 from mlir_offload.toolchain.target import Kind, sm_number
 from mlir_offload.translate.device_ir import (
     LINK_LIBRARY,
+    codegen_arguments,
     has_bulk_copies,
     internalized,
     with_alignment,
@@ -160,7 +161,8 @@ def nvptx_assembly_command(
 
     `libdevice` is linked in as far as it is called, and made internal; pass None if it is not.
     """
-    return _clang_command(llvm, (*_target_flags(codegen), "-S"), source, output, codegen, libdevice)
+    flags = (*_target_flags(codegen), "-S", *codegen_arguments(llvm.version.major))
+    return _clang_command(llvm, flags, source, output, codegen, libdevice)
 
 
 def nvptx_bitcode_command(
@@ -175,7 +177,8 @@ def nvptx_object_command(
     llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
 ) -> Command:
     """Return the command that compiles a device module to a relocatable cubin, by the ptxas that clang finds."""
-    return _clang_command(llvm, (*_target_flags(codegen), "-c"), source, output, codegen, libdevice)
+    flags = (*_target_flags(codegen), "-c", *codegen_arguments(llvm.version.major))
+    return _clang_command(llvm, flags, source, output, codegen, libdevice)
 
 
 def cubin_command(
