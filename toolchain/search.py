@@ -141,7 +141,7 @@ def _usual_bin_folders(places: SearchPlaces) -> Iterator[_Candidate]:
 
 def _anchor_pattern() -> re.Pattern[str]:
     names = "|".join(re.escape(name) for name in load_llvm_table().anchors)
-    return re.compile(rf"({names})(-\d+)?")
+    return lazy_pattern(rf"({names})(-\d+)?")
 
 
 def _anchors_on_path(path: Iterable[Path], pattern: re.Pattern[str]) -> Iterator[Path]:

@@ -17,9 +17,7 @@ from mlir_offload.driver.step.step import PackagedImage, Step, read_text
 from mlir_offload.offload.device import library
 from mlir_offload.toolchain.errors import InputOutputError, SourceError
 from mlir_offload.toolchain.target import Kind, Registry, Target, all_kinds, device_kind
-from mlir_offload.translate import gpu_module, kernel_parameter
-from mlir_offload.translate.device_ir import calls_others
-from mlir_offload.translate.target_attribute import compatible_targets
+from mlir_offload.translate import device_ir, gpu_module, kernel_parameter, target_attribute
 
 if TYPE_CHECKING:
     from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
@@ -41,7 +39,7 @@ def targets_for(context: BuildContext, module: ModuleFile) -> tuple[Target, ...]
             if any(one.image.is_compatible(target) for one in module.objects)
         )
     left = (target for target in context.targets if target.kind not in module.module.leaves)
-    return compatible_targets(module.module.targets, left)
+    return target_attribute.compatible_targets(module.module.targets, left)
 
 
 def select_modules(
@@ -157,7 +155,7 @@ def user_libraries(
         if not path.is_file():
             msg = f"{path}: no such file"
             raise InputOutputError(msg, hint="check the name of the device library")
-    if not chosen or not calls_others(lowered.read_text(encoding="utf-8")):
+    if not chosen or not device_ir.calls_others(lowered.read_text(encoding="utf-8")):
         return ()
 
     for path in chosen:

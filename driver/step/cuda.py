@@ -7,7 +7,7 @@ from pathlib import Path
 from mlir_offload.driver.step.step import DeviceIrStep, Keyed, Step, TextStep
 from mlir_offload.offload.link import fatbinary_adapter
 from mlir_offload.toolchain.tool import ToolVersion
-from mlir_offload.translate.kind.cuda import nvptx_device_ir, with_file_times
+from mlir_offload.translate.kind import cuda as cuda_lowering
 
 
 class PtxTime(TextStep, frozen=True, kw_only=True, tag="ptx-time"):
@@ -16,7 +16,7 @@ class PtxTime(TextStep, frozen=True, kw_only=True, tag="ptx-time"):
     time: int
 
     def _rewritten(self, text: str) -> str:
-        return with_file_times(text, self.time)
+        return cuda_lowering.with_file_times(text, self.time)
 
 
 class NvptxIr(DeviceIrStep, frozen=True, kw_only=True, tag="nvptx-ir"):
@@ -25,7 +25,7 @@ class NvptxIr(DeviceIrStep, frozen=True, kw_only=True, tag="nvptx-ir"):
     ftz: bool = False
 
     def _rewritten(self, text: str) -> str:
-        return nvptx_device_ir(
+        return cuda_lowering.nvptx_device_ir(
             text,
             kernels=self.kernels,
             llvm_major=self.llvm,

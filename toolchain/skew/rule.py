@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.skew.identity import Severity
 from mlir_offload.toolchain.tables import load_table
 
-_NAME = re.compile(r"[A-Z]{2,4}\d{3}")
+_NAME = pattern(r"[A-Z]{2,4}\d{3}")
 _FIELDS = ("title", "severity", "message", "reason", "hint", "source")
 
 
@@ -93,6 +93,9 @@ def _pattern(name: str, text: str) -> re.Pattern[str]:
 
 
 def _check_message(name: str, message: str) -> None:
+    # It compiles a pattern for its templates, and few calls have findings.
+    import string
+
     try:
         places = [
             place for _, place, _, _ in string.Formatter().parse(message) if place is not None
