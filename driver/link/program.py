@@ -38,7 +38,7 @@ from mlir_offload.driver.link.sanitizer import check_arguments, sanitizer_argume
 from mlir_offload.driver.link.whole_archive import without_whole_archives
 from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.command_line import CPP_SUFFIXES, as_operand
+from mlir_offload.driver.option.command_line import CPP_SUFFIXES, as_operand, sources
 from mlir_offload.driver.option.link_line import parse_link_line
 from mlir_offload.driver.step import image_file, object_file
 from mlir_offload.offload.abi import load_abi
@@ -282,7 +282,7 @@ def _link_command(
         *map(str, memref_copy_objects(context, contents, context.workspace)),
         *runner_library_arguments(context),
         *(device.arguments if has_device else ()),
-        *(_language_arguments(options.inputs)),
+        *(_language_arguments(sources(options))),
     ]
     argv = (str(context.llvm.tool("clang")), *arguments, "-o", str(output))
     return Command(argv, environment=device.environment if has_device else ())

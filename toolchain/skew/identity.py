@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -88,6 +89,7 @@ class Signature(Struct, frozen=True):
     is_development: bool = False
 
 
+@lru_cache(maxsize=8)
 def parse_signature(text: str) -> Signature:
     """Return what a producer string tells."""
     match = _SIGNATURE.fullmatch(text)
