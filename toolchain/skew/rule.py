@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -93,9 +94,6 @@ def _pattern(name: str, text: str) -> re.Pattern[str]:
 
 
 def _check_message(name: str, message: str) -> None:
-    # It compiles a pattern for its templates, and few calls have findings.
-    import string
-
     try:
         places = [
             place for _, place, _, _ in string.Formatter().parse(message) if place is not None
