@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlir_offload.driver.step.step import DeviceIrStep, TextStep
-from mlir_offload.translate.kind.cuda import nvptx_device_ir, with_file_times
+from mlir_offload.translate.kind import cuda as cuda_lowering
 
 
 class PtxTime(TextStep, frozen=True, kw_only=True, tag="ptx-time"):
@@ -12,7 +12,7 @@ class PtxTime(TextStep, frozen=True, kw_only=True, tag="ptx-time"):
     time: int
 
     def _rewritten(self, text: str) -> str:
-        return with_file_times(text, self.time)
+        return cuda_lowering.with_file_times(text, self.time)
 
 
 class NvptxIr(DeviceIrStep, frozen=True, kw_only=True, tag="nvptx-ir"):
@@ -21,7 +21,7 @@ class NvptxIr(DeviceIrStep, frozen=True, kw_only=True, tag="nvptx-ir"):
     ftz: bool = False
 
     def _rewritten(self, text: str) -> str:
-        return nvptx_device_ir(
+        return cuda_lowering.nvptx_device_ir(
             text,
             kernels=self.kernels,
             llvm_major=self.llvm,
