@@ -32,6 +32,7 @@ from mlir_offload.driver.system.parallel import interruptible
 from mlir_offload.driver.tools import cache_key, choose, releases, toolchain_id, version
 from mlir_offload.toolchain import limit
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
+from mlir_offload.toolchain.fork_server import ForkServers
 from mlir_offload.toolchain.pattern import keep_patterns
 from mlir_offload.toolchain.process import ProcessRunner
 from mlir_offload.translate import tool_message
@@ -44,12 +45,16 @@ _CONFIG = "--config="
 _CONFIGURING = (_CONFIG, "--no-config", "--print-config")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with the status of its class of result."""
+def main(arguments: Sequence[str] | None = None, fork_servers: ForkServers | None = None) -> None:
+    """Run the command line and exit with the status of its class of result.
+
+    With the fork servers of another process, no tool is loaded that has one.
+    """
     # A short life with little garbage: collecting it would take 3 % of a small build.
     gc.disable()
     _open_standard_streams()
-    _leave(_guarded(tuple(sys.argv[1:] if arguments is None else arguments)))
+    words = tuple(sys.argv[1:] if arguments is None else arguments)
+    _leave(_guarded(words, fork_servers))
 
 
 def _open_standard_streams() -> None:
@@ -75,9 +80,9 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _guarded(arguments: tuple[str, ...]) -> int:
+def _guarded(arguments: tuple[str, ...], fork_servers: ForkServers | None = None) -> int:
     """Return the exit status, and say what there is to say in the form that is asked for."""
-    runner = ProcessRunner()
+    runner = ProcessRunner() if fork_servers is None else ProcessRunner(fork_servers)
     report().start(MessageOptions(), os.environ)
     status = _caught(partial(_run_subcommand, arguments, runner), runner)
     status = _caught(partial(_finish, status), runner)
@@ -206,10 +211,10 @@ def _of_the_system(error: Exception) -> InputOutputError | None:
     reached = limit.limit_error(
         f"cannot open {error.filename}" if where else "mlir-offload", error.errno
     )
-    return reached or InputOutputError(
-        f"{where}{error.strerror or error}",
-        hint="free some space, or set TMPDIR to a writable directory",
-    )
+    hint = "free some space, or set TMPDIR to a writable directory"
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        hint = "check the permissions of the file and of its directory"
+    return reached or InputOutputError(f"{where}{error.strerror or error}", hint=hint)
 
 
 def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:

@@ -215,7 +215,8 @@ def _nothing(
     if damage is not None and (fitting or not images):
         return VerificationError(shown(damage.message), hint=damage.hint, location=str(file))
     if not images:
-        msg = f"{file} contains no device image: it is {part.form}"
+        form = "empty" if part.form == FileForm.EMPTY else part.form
+        msg = f"{file} contains no device image: it is {form}"
         return UsageError(msg, hint=f"see 'mlir-offload inspect {shown(str(file))}'")
     asked = ", ".join(_asked(wanted))
     held = "; ".join(dict.fromkeys(described(image) for image in images[:_SHOWN]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 import tempfile
@@ -34,6 +35,8 @@ def new(directory: Path) -> int:
     except OSError as error:
         msg = f"cannot write a project here: {error.strerror}"
         hint = "name a directory that does not exist, or that is empty"
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            hint = "name a directory in one that can be written"
         raise InputOutputError(msg, hint=hint, location=str(directory)) from error
     for file in files:
         sys.stdout.write(f"{shown(str(directory / file))}\n")

@@ -1,6 +1,8 @@
 """A process that runs steps of a project, each in a fork of itself: what they need is loaded once.
 
-usage: python -m mlir_offload.driver.worker PROGRAM KIND...
+usage: python -m mlir_offload.driver.worker PROGRAM SERVERS KIND...
+
+SERVERS are the fork servers of the build, as JSON (`SharedServers`), or nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from msgspec import Struct, field
 from mlir_offload.driver.build.subcommand import modules_for
 from mlir_offload.driver.cli import main
 from mlir_offload.driver.tools.toolchain_id import own_identity
+from mlir_offload.toolchain.fork_server import ForkServers, SharedServers
+from mlir_offload.toolchain.tables import decoded
 from mlir_offload.toolchain.target import Kind
 
 _Handler = Callable[[int, FrameType | None], object] | int | None
@@ -31,7 +35,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OFTEN = ("mlir_offload.driver.project.step", "mlir_offload.translate.host.interface", "yaml")
 
 
-def serve(program: str, kinds: Sequence[str]) -> None:
+def serve(program: str, servers: str, kinds: Sequence[str]) -> None:
     """Run the steps that standard input names, a list of arguments per line; answer with their ends."""
     for name in (*_OFTEN, *modules_for(frozenset(map(Kind, kinds)), links=True)):
         importlib.import_module(name)
@@ -40,7 +44,8 @@ def serve(program: str, kinds: Sequence[str]) -> None:
     sys.argv[0] = program
     # What is loaded stays shared between this process and its forks.
     gc.freeze()
-    worker = _Worker()
+    shared = decoded(servers.encode(), SharedServers) if servers else None
+    worker = _Worker(shared.open() if shared is not None else None)
     worker.listen()
     for line in sys.stdin:
         with tempfile.TemporaryFile() as said:
@@ -54,6 +59,7 @@ def serve(program: str, kinds: Sequence[str]) -> None:
 class _Worker(Struct):
     """Runs one step at a time, and outlives it: an interrupted step still removes its files."""
 
+    fork_servers: ForkServers | None
     child: int = 0
     must_end: bool = False
     previous: dict[int, _Handler] = field(default_factory=dict)
@@ -80,7 +86,7 @@ class _Worker(Struct):
             for number, handler in self.previous.items():
                 signal.signal(number, handler)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-            _be_driver(arguments, said)
+            _be_driver(arguments, said, self.fork_servers)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         _, status = os.waitpid(self.child, 0)
         self.child = 0
@@ -89,13 +95,15 @@ class _Worker(Struct):
         return os.waitstatus_to_exitcode(status)
 
 
-def _be_driver(arguments: Sequence[str], said: IO[bytes]) -> NoReturn:
+def _be_driver(
+    arguments: Sequence[str], said: IO[bytes], fork_servers: ForkServers | None
+) -> NoReturn:
     status = 1
     try:
         empty = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((empty, 0), (said.fileno(), 1), (said.fileno(), 2)):
             os.dup2(source, target)
-        main(arguments)
+        main(arguments, fork_servers)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
     except BaseException:  # noqa: BLE001 (nothing may return into the loop of the parent)
@@ -106,4 +114,4 @@ def _be_driver(arguments: Sequence[str], said: IO[bytes]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], sys.argv[2:])
+    serve(sys.argv[1], sys.argv[2], sys.argv[3:])

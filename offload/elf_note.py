@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 from mlir_offload.offload.elf import ElfFile, SectionType
 from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 
 _HEADER = struct.Struct("<III")
 _ALIGNMENT = 4
 _LONGEST_OWNER = 256
 _LONGEST_COMMENT = 1 << 16
 _LINKER = "Linker: "
-_LLVM_LINKER = re.compile(r"^Linker: .*\bLLD\b")
-_RELEASE = re.compile(r"(?<![\w.])\d{1,4}(?!\w)")
-_LLVM_COMPILER = re.compile(r"\bclang version\b|\bLLVM\b")
+_LLVM_LINKER = lazy_pattern(r"^Linker: .*\bLLD\b")
+_RELEASE = lazy_pattern(r"(?<![\w.])\d{1,4}(?!\w)")
+_LLVM_COMPILER = lazy_pattern(r"\bclang version\b|\bLLVM\b")
 
 
 class ElfNote(NamedTuple):

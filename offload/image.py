@@ -51,7 +51,7 @@ class ImageForm(StrEnum):
     OFFLOAD_BINARY = "offload binary"
     PTX = "PTX"
     SPIRV = "SPIR-V"
-    UNKNOWN = "file of an unknown format"
+    UNKNOWN = "a file of an unknown format"
 
 
 _MAGICS: tuple[tuple[bytes, ImageForm], ...] = (

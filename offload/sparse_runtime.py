@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from mlir_offload.offload.kind_format import format_of
 from mlir_offload.toolchain.errors import ToolchainError, VerificationError
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Kind
 
@@ -35,7 +36,7 @@ _PARTS = (
     SparsePart(
         "sparse.c",
         "libcusparse.so",
-        re.compile(
+        pattern(
             r"mgpu(?:(?:Create|Destroy)(?:DnVec|DnMat|Coo|CooAoS|Csr|Csc|Bsr|SpMat|SparseEnv)|Sp[MG]\w+|SDDMM\w*|SetCsrPointers)"
         ),
         "cuSPARSE (libcusparse-dev, or 'pip install nvidia-cusparse')",
@@ -43,7 +44,7 @@ _PARTS = (
     SparsePart(
         "sparse_lt.c",
         "libcusparseLt.so",
-        re.compile(r"mgpu(?:(?:Create|Destroy)SparseLtEnv|(?:Create|Destroy)?Cu[sS]parseLt\w+)"),
+        pattern(r"mgpu(?:(?:Create|Destroy)SparseLtEnv|(?:Create|Destroy)?Cu[sS]parseLt\w+)"),
         "cuSPARSELt (libcusparselt-dev, or 'pip install nvidia-cusparselt-cu13')",
     ),
 )

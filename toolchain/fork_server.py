@@ -93,6 +93,11 @@ class ForkServer(Struct, eq=False):
                 return Fork(pid, answers, outputs)
         return None
 
+    @property
+    def descriptor(self) -> int:
+        """Return the descriptor of the socket that takes requests."""
+        return self._requests.fileno()
+
     def close(self) -> None:
         """Let it end. Its forks go on."""
         self._requests.close()
@@ -143,6 +148,14 @@ class ForkServers(Struct):
             changed = {_PRELOAD: preloaded, _SOCKET_VARIABLE: str(theirs.fileno())}
             return ForkServer(ours, start(program, {**environment, **changed}, theirs.fileno()))
 
+    def share(self, environment: Mapping[str, str], start: Start) -> SharedServers:
+        """Start all servers; return what lets another process use them that inherits the descriptors."""
+        for name in sorted({name for name, _ in self.entries.values()}):
+            if name not in self._servers:
+                self._servers[name] = self._open(name, environment, start)
+        sockets = {name: server.descriptor for name, server in self._servers.items()}
+        return SharedServers(str(self.library), dict(self.entries), sockets)
+
     def close(self) -> None:
         """Let all servers end, and wait for that: what they took of the processor counts as ours."""
         servers = list(self._servers.values())
@@ -151,6 +164,22 @@ class ForkServers(Struct):
             server.close()
         for server in servers:
             server.wait()
+
+
+class SharedServers(Struct, frozen=True):
+    """The fork servers of another process, and the descriptors of their sockets."""
+
+    library: str
+    entries: dict[str, tuple[str, int]]
+    sockets: dict[str, int]
+
+    def open(self) -> ForkServers:
+        """Return them for use in this process; they end with the other one."""
+        servers = {
+            name: ForkServer(_socket.socket(fileno=descriptor), lambda: None)
+            for name, descriptor in self.sockets.items()
+        }
+        return ForkServers(Path(self.library), self.entries, servers)
 
 
 def can_be_preloaded(library: Path) -> bool:

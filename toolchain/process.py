@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from mlir_offload.toolchain import fork_server, limit
 from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
-from mlir_offload.toolchain.fork_server import Fork, ForkServers
+from mlir_offload.toolchain.fork_server import Fork, ForkServers, SharedServers
 from mlir_offload.toolchain.pattern import pattern
 
 _BACKGROUND_NICENESS = 15
@@ -203,6 +203,13 @@ class ProcessRunner(Struct):
             children = list(self._children)
         for child in children:
             _terminate(child)
+
+    def share_fork_servers(self) -> SharedServers | None:
+        """Start the fork servers, if there are any, for processes that inherit their descriptors."""
+        if self.fork_servers is None:
+            return None
+        with self._lock:
+            return self.fork_servers.share(dict(os.environ), _open_server)
 
     def close(self) -> None:
         """Let the fork servers end."""

@@ -13,7 +13,6 @@ from msgspec import Struct
 from mlir_offload.toolchain import cuda as toolchain_cuda
 from mlir_offload.toolchain import rocm as toolchain_rocm
 from mlir_offload.toolchain.llvm import LlvmInstallation, inspect_llvm
-from mlir_offload.toolchain.pattern import compiled
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.tool import (
     ToolchainRequest,
@@ -149,7 +148,7 @@ def _usual_bin_folders(places: SearchPlaces) -> Iterator[_Candidate]:
 
 def _anchor_pattern() -> re.Pattern[str]:
     names = "|".join(re.escape(name) for name in load_llvm_table().anchors)
-    return compiled(rf"({names})(-\d+)?")
+    return lazy_pattern(rf"({names})(-\d+)?")
 
 
 def _anchors_on_path(path: Iterable[Path], pattern: re.Pattern[str]) -> Iterator[Path]:

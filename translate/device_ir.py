@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.ir_syntax import is_local, name_of, symbol_of, without_linkage
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.tables import load_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -63,6 +65,13 @@ def with_target(text: str, triple: str, layout: str) -> str:
     source = _SOURCE_LINE.search(text)
     position = source.end() if source else 0
     return text[:position] + target + text[position:]
+
+
+@cache
+def codegen_arguments(llvm_major: int) -> tuple[str, ...]:
+    """Return the arguments of the clang of a release that generates better code for GPUs by them."""
+    rows = load_table("mlir_offload.translate", "device_codegen")["arguments"]
+    return tuple(word for row in rows if llvm_major in row["releases"] for word in row["arguments"])
 
 
 def calls_others(text: str, *, known: tuple[str, ...] = ()) -> bool:

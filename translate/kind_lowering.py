@@ -216,6 +216,10 @@ class KindLowering:
         """Return the form of a device module before its passes."""
         return NVVM_FORM
 
+    def has_bfloat_fma(self, _arch: str, /) -> bool:
+        """Return whether `llvm.fma` of bfloat is rounded once for an architecture."""
+        return True
+
     def lowering(self, _needs: Collection[str], _arch: str, /) -> DeviceLowering:
         """Return how a module with these needs is lowered for an architecture."""
         return DeviceLowering()
@@ -237,3 +241,12 @@ def forms_of(targets: Iterable[Target]) -> tuple[DeviceForm, ...]:
 def lowering_for(needs: Collection[str], target: Target) -> DeviceLowering:
     """Return how a module with these needs is lowered for a target."""
     return LOWERINGS[target.kind].lowering(needs, target.arch)
+
+
+def fuse_bfloat(targets: Iterable[Target], form: DeviceForm) -> bool:
+    """Return whether each target of a form rounds a product and sum of bf16 once."""
+    return all(
+        LOWERINGS[target.kind].has_bfloat_fma(target.arch)
+        for target in targets
+        if form_of(target) == form
+    )

@@ -21,6 +21,7 @@ from mlir_offload.translate import (
     gpu_module,
     narrow_address,
     narrow_cast,
+    thread_range,
 )
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,
@@ -314,10 +315,7 @@ def unwrapped(
         fast_math.set_contraction(body, contraction)
     if marks_barriers:
         barrier_place.mark_barriers(body, locations)
-    if triple == AMDGPU_TRIPLE:
-        narrow_cast.widen_dimensions(body)
-    if _has_narrow_indices(body):
-        narrow_address.split_addresses(body)
+    _ease_indices(body, triple)
     if triple == NVPTX_TRIPLE:
         # mlir-translate 22 would verify for others that no alloca lies where memref.alloca puts it.
         signature = module.operation.signature
@@ -325,12 +323,18 @@ def unwrapped(
     return module.render_part(body)
 
 
-def _has_narrow_indices(operations: Iterable[Operation]) -> bool:
-    return any(
-        inner.name == _ADDRESS and _NARROW_INDEX in inner.head
-        for operation in operations
-        for inner in operation.walk_inside()
-    )
+def _ease_indices(body: Sequence[Operation], triple: str) -> None:
+    """Bring indices and addresses to forms of which the back end makes less."""
+    is_amdgpu = triple == AMDGPU_TRIPLE
+    inside = (inner for operation in body for inner in operation.walk_inside())
+    is_narrow = any(one.name == _ADDRESS and _NARROW_INDEX in one.head for one in inside)
+    if is_amdgpu:
+        narrow_cast.widen_dimensions(body)
+    if is_narrow:
+        narrow_address.split_addresses(body)
+    # For NVIDIA GPUs the size of a block lets LLVM add in 32 bits what has 64.
+    if is_amdgpu or (is_narrow and triple == NVPTX_TRIPLE):
+        thread_range.widen_ranges(body)
 
 
 def _is_public(operation: Operation) -> bool:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.build import device_only, linked, manifest, staged, unlisted, why
+from mlir_offload.driver.build import (
+    device_only,
+    kept_call,
+    linked,
+    manifest,
+    staged,
+    unlisted,
+    why,
+)
 from mlir_offload.driver.build import preprocess as build_preprocess
 from mlir_offload.driver.build import source as build_source
 from mlir_offload.driver.compile import embed, guard, kind_build
@@ -150,7 +158,11 @@ def build_with(opened: Build) -> BuildContext:
         tools.add_paths(tool_files(llvm, context.cuda, context.rocm))
     with remove_outputs_on_failure(options):
         with tools.unchanged(), _assumptions(context):
-            finished = _make(context)
+            kept = None if context.launched is None else kept_call.find_kept(context)
+            found = None if kept is None else kept.take()
+            finished = found or _make(context)
+        if kept is not None and found is None:
+            kept.keep()
         # Before the outputs: what is newer than its sources has its dependencies at hand.
         write_depfiles(context)
         for made, output in zip(finished, final_outputs(options), strict=True):
@@ -271,7 +283,7 @@ def _context(opened: Build) -> BuildContext:
     finder = knowing_versions(opened.runner) if launcher is None else _remembering(opened.runner)
     linked = tuple(item for item in contents if not item.is_relocatable)
     learn_of_objects((*given, *linked))
-    tools = _find_tools(options, finder, given)
+    tools = _find_tools(options, finder, given, is_launched=launcher is not None)
     if options.embed_runtime:
         embed.check_embedding(options, tools.releases)
     check_flags(options, tools.targets, given)
@@ -289,7 +301,7 @@ def _context(opened: Build) -> BuildContext:
 
 
 def _find_tools(
-    options: CompileOptions, finder: Runner, given: Sequence[ObjectContents]
+    options: CompileOptions, finder: Runner, given: Sequence[ObjectContents], *, is_launched: bool
 ) -> FoundTools:
     """Find the tools for the targets, and for those of objects that are linked."""
     places = places_of(options)
@@ -302,8 +314,8 @@ def _find_tools(
             partial(choose_releases, options, places, finder, kinds=kinds),
             partial(choose_toolkit_for, options, places, finder, needed=uses_cuda(kinds)),
         ),
-        # Loaded while the programs that say their release run.
-        partial(import_module, f"mlir_offload.driver.{early}"),
+        # Loaded while the programs that say their release run; a call that is kept needs nothing of it.
+        (lambda: None) if is_launched else partial(import_module, f"mlir_offload.driver.{early}"),
     )
     check_targets(targets, releases.makers(cuda, is_assembled=options.needs_ptxas))
     rocm = choose_rocm_for(places, needed=uses_rocm(kinds))

@@ -21,12 +21,12 @@ from mlir_offload.driver.option.command_line import (
     Mode,
     final_outputs,
 )
-from mlir_offload.driver.step.split_file import load_split_files
+from mlir_offload.driver.step import split_file
 from mlir_offload.driver.system.workspace import replace_file, user_cache
 from mlir_offload.driver.tools.choose import build_environment
 from mlir_offload.driver.tools.toolchain_id import identify_for
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES
-from mlir_offload.translate.kernel import hermetic_text
+from mlir_offload.translate import kernel
 
 _FORMAT = 1
 # The section of the tools tells what lies there.
@@ -64,7 +64,7 @@ def _record(context: BuildContext, sources: Sequence[Path], *, is_only_output: b
     return BuildRecord(
         (
             {str(path): _file_digest(path) for path in (*inputs, *read, *linked)},
-            {name: digest for source in sources for name, digest in _parts(context, source)},
+            {name: digest for source in sources for name, digest in parts(context, source).items()},
             {_flag_name(word): _digest(word.encode()) for word in _flags(context)},
             _tools(context),
         )
@@ -82,16 +82,22 @@ def _linked(context: BuildContext) -> Iterator[Path]:
             yield from (read.path for read in context.dependencies.of(output))
 
 
-def _parts(context: BuildContext, source: Path) -> Iterator[tuple[str, str]]:
-    """Yield what a program was split into, without what does not matter to the code."""
+def parts(context: BuildContext, source: Path) -> Mapping[str, str]:
+    """Return the hashes of what a program was split into, without what does not matter to the code."""
+    if source not in context.parts:
+        context.parts[source] = dict(_split_parts(context, source))
+    return context.parts[source]
+
+
+def _split_parts(context: BuildContext, source: Path) -> Iterator[tuple[str, str]]:
     if source.suffix not in MLIR_SUFFIXES:
         return
-    split = load_split_files(context.compiled[source].parent / "split")
+    split = split_file.load_split_files(context.compiled[source].parent / "split")
     files = [("the host code", split.host)]
     files += [(module.title, module.path) for module in split.modules]
     for name, path in files:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
-        hermetic = hermetic_text(text, keeps_locations=context.options.debug)
+        hermetic = kernel.hermetic_text(text, keeps_locations=context.options.debug)
         yield f"{name} in {source}", _digest(hermetic.encode("utf-8", "surrogateescape"))
     for module in split.modules:
         for number, given in enumerate(module.objects):

@@ -201,7 +201,8 @@ class BuildContext(Struct, frozen=True):
     the objects and libraries of a link hold, `linked` what shared libraries do, which had their
     device link, `library_functions` what they call of MLIR's libraries; `compiled` tells the file that each source is compiled to; `pending` what was
     started early, by the file that it makes; `dependencies` which further files were read for a
-    source; `launched` how steps are started under a launcher, where there is one.
+    source; `parts` the hashes of what a source consists of, once they are known; `launched` how steps are
+    started under a launcher, where there is one.
     """
 
     options: CompileOptions
@@ -220,6 +221,7 @@ class BuildContext(Struct, frozen=True):
     launched: LaunchedSteps | None = None
     rocm: RocmInstallation | None = None
     dependencies: DependencyLog = field(default_factory=DependencyLog)
+    parts: dict[Path, Mapping[str, str]] = field(default_factory=dict)
     libdevice: Path | None = None
     joint: Task[frozenset[Path]] | None = None
 
@@ -334,7 +336,8 @@ class Build(Struct, frozen=True):
             sources=sources or {},
         )
         if isinstance(self.runner, ProcessRunner) and _lowers(self.options):
-            load_tools_once(self.runner, tools.releases, is_dry=self.options.dry_run)
+            is_dry = self.options.dry_run
+            load_tools_once(self.runner, tools.releases, self.workspace, is_dry=is_dry)
         context = BuildContext(
             self.options,
             tools.releases,

@@ -16,10 +16,9 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.step.step import PackagedImage, Step, read_text
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Registry, Target, all_kinds, device_kind
-from mlir_offload.translate import gpu_module
+from mlir_offload.translate import gpu_module, kind_lowering
 from mlir_offload.translate import kernel as translate_kernel
 from mlir_offload.translate.kind import cuda as kind_cuda
-from mlir_offload.translate.kind_lowering import compatible_targets
 
 if TYPE_CHECKING:
     from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
@@ -41,7 +40,7 @@ def targets_for(context: BuildContext, module: ModuleFile) -> tuple[Target, ...]
             if any(one.image.is_compatible(target) for one in module.objects)
         )
     left = (target for target in context.targets if target.kind not in module.module.leaves)
-    return compatible_targets(module.module.targets, left)
+    return kind_lowering.compatible_targets(module.module.targets, left)
 
 
 def select_modules(

@@ -108,9 +108,12 @@ def _launch(launch: Callable[[], T], here: Callable[[], object], launched: Launc
 
 def _launcher_failed(error: MlirOffloadError, launched: LaunchedSteps) -> ToolFailedError:
     msg = f"a step fails under the launcher '{launched.launcher.name}' only: {error.message}"
+    setting = "the launcher's own setting"
+    if launched.launcher.uses_ccache:
+        setting = "ccache's setting, such as CCACHE_DIR, which it has to write"
     return ToolFailedError(
         msg,
-        hint="look at the launcher's own setting, or build with --no-cache --launcher=",
+        hint=f"look at {setting}, or build with --no-cache --launcher=",
         command=getattr(error, "command", ""),
         stderr=getattr(error, "stderr", ""),
     )

@@ -19,7 +19,7 @@ from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container import binary
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.target import device_kind, uses_cuda
-from mlir_offload.translate.device_ir import calls_others
+from mlir_offload.translate import device_ir
 
 if TYPE_CHECKING:
     from mlir_offload.driver.step.split_file import ModuleFile
@@ -49,7 +49,9 @@ def needs_no_link(context: BuildContext, module: ModuleFile, lowered: Path) -> b
         and all(uses_cuda([target.kind]) for target in context.targets)
         and not any(word in item for item in options.link_items for word in _DEVICE_LINK)
         and _is_taken(context)
-        and not calls_others(lowered.read_text(encoding="utf-8"), known=_linked_names(context))
+        and not device_ir.calls_others(
+            lowered.read_text(encoding="utf-8"), known=_linked_names(context)
+        )
     )
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile import downgrade as compile_downgrade
 from mlir_offload.driver.compile import kept_ptx as compile_kept_ptx
-from mlir_offload.driver.compile import linked_image
+from mlir_offload.driver.compile import linked_image, nvptx_code
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.kind_build import (
     CppLanguage,
@@ -21,7 +21,6 @@ from mlir_offload.driver.compile.kind_build import (
     Sdk,
     SdkChoice,
 )
-from mlir_offload.driver.compile.nvptx_code import CUDA_HINT, NvptxCode
 from mlir_offload.driver.kind import cuda_choice, cuda_link
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.compile_options import FAT_BINARY, DeviceCode, Mode
@@ -31,14 +30,7 @@ from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
-from mlir_offload.translate.kind.cuda import (
-    DeviceCodegen,
-    cubin_command,
-    needs_libdevice,
-    nvptx_assembly_command,
-    nvptx_bitcode_command,
-    nvptx_object_command,
-)
+from mlir_offload.translate.kind import cuda as cuda_lowering
 
 if TYPE_CHECKING:
     from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
@@ -79,9 +71,11 @@ def _make_bitcode(
     older = context.text_for(context.consumer, lowered, source, decides=True)
     image = _image_file(context, lowered, target)
     is_assembled = context.options.needs_ptxas
-    code = NvptxCode(context, source, module, older, image, context.llvm, is_assembled)
+    code = nvptx_code.NvptxCode(context, source, module, older, image, context.llvm, is_assembled)
     ready, codegen, libdevice = code.prepare()
-    command = nvptx_bitcode_command(context.llvm, ready, image.path, codegen, libdevice)
+    command = cuda_lowering.nvptx_bitcode_command(
+        context.llvm, ready, image.path, codegen, libdevice
+    )
     context.executor.tool(
         command, image.path, diagnose=lambda done: compile_downgrade.not_taken(context, done)
     )
@@ -100,9 +94,11 @@ def _make_cubin(
     llvm = context.mlir if context.mlir.has("clang") else context.llvm
     text = context.text_for(llvm.version.major, lowered, source)
     image = ImageFile(lowered.with_suffix(f".{target.arch}.o"), target)
-    ready, codegen, libdevice = NvptxCode(context, source, module, text, image, llvm).prepare()
+    ready, codegen, libdevice = nvptx_code.NvptxCode(
+        context, source, module, text, image, llvm
+    ).prepare()
     assembly = compile_kept_ptx.assembly_file(image)
-    command = nvptx_assembly_command(llvm, ready, assembly, codegen, libdevice)
+    command = cuda_lowering.nvptx_assembly_command(llvm, ready, assembly, codegen, libdevice)
     executor.tool(
         command, assembly, diagnose=lambda done: compile_downgrade.not_taken(context, done)
     )
@@ -115,10 +111,10 @@ def _make_cubin(
         return image
     if cuda is None:
         msg = "a cubin is made by ptxas, and no CUDA toolkit was found"
-        raise ToolchainError(msg, hint=CUDA_HINT)
+        raise ToolchainError(msg, hint=nvptx_code.CUDA_HINT)
     is_linked = linked_image.needs_no_link(context, module, lowered)
     is_whole = is_linked or (is_alone and not context.options.gpu_rdc)
-    command = cubin_command(cuda, assembly, image.path, codegen, is_whole=is_whole)
+    command = cuda_lowering.cubin_command(cuda, assembly, image.path, codegen, is_whole=is_whole)
     executor.tool(command, image.path, is_shown="-v" in codegen.ptxas_arguments)
     return replace(image, is_linked=is_linked)
 
@@ -153,7 +149,7 @@ def _toolkit_for_given(context: BuildContext, source: Path) -> CudaToolkit:
         msg = (
             "a program that holds PTX or cubins is compiled with a CUDA toolkit, and none was found"
         )
-        raise ToolchainError(msg, hint=CUDA_HINT, location=str(source))
+        raise ToolchainError(msg, hint=nvptx_code.CUDA_HINT, location=str(source))
     return context.cuda
 
 
@@ -214,9 +210,9 @@ class _Cuda(KindBuild):
         # What is known of its lines came with it.
         flags = context.options.device_flags.ptxas_arguments
         level = context.options.opt_level
-        codegen = DeviceCodegen(target.arch, 0, level, ptxas_arguments=flags)
+        codegen = cuda_lowering.DeviceCodegen(target.arch, 0, level, ptxas_arguments=flags)
         cuda = _toolkit_for_given(context, source)
-        command = cubin_command(cuda, given.path, image, codegen)
+        command = cuda_lowering.cubin_command(cuda, given.path, image, codegen)
         return command, ImageFile(image, target, ptx=given.path)
 
     def pack(
@@ -277,7 +273,7 @@ class _Cuda(KindBuild):
 
     def calls_library(self, text: str, /) -> bool:
         """Return whether it calls libdevice."""
-        return needs_libdevice(text)
+        return cuda_lowering.needs_libdevice(text)
 
     def recipe_call(
         self,
@@ -290,11 +286,13 @@ class _Cuda(KindBuild):
     ) -> tuple[str, ...]:
         """Return the call of clang that makes an object by the ptxas of CUDA."""
         isa = ptx_isa_for(arch, manifest.llvm.first, None)
-        codegen = DeviceCodegen(arch, isa, manifest.opt_level, debug=manifest.debug)
+        codegen = cuda_lowering.DeviceCodegen(arch, isa, manifest.opt_level, debug=manifest.debug)
         library = None
         if device.needs_libdevice:
             library = Path(manifest.libdevice or f"{_RECIPE_PLACE}/nvvm/libdevice/libdevice.10.bc")
-        command = nvptx_object_command(clang, Path(device.file), output, codegen, library)
+        command = cuda_lowering.nvptx_object_command(
+            clang, Path(device.file), output, codegen, library
+        )
         return (*command.argv, f"--cuda-path={_RECIPE_PLACE}")
 
     def recipe_link(self, _manifest: MobManifest, /) -> tuple[str, str]:

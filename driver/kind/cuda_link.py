@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver.compile import kept_ptx
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.kept_ptx import kept_ptx
 from mlir_offload.driver.compile.kind_build import DeviceModule, LinkTools
 from mlir_offload.driver.compile.linked_image import linked_images
 from mlir_offload.driver.step.cuda_directory import CodeFile, CudaDirectory
@@ -30,7 +30,7 @@ def make_directory(
 
     It has the code of `device`, the modules that this call compiled; PTX is kept of one `source`.
     """
-    ptx = kept_ptx(context, source, device) if source is not None else ()
+    ptx = kept_ptx.kept_ptx(context, source, device) if source is not None else ()
     linked = linked_images(context, device)
     cuda = context.cuda
     if cuda is None or cuda.ptxas is None or cuda.nvlink is None or cuda.fatbinary is None:

@@ -22,6 +22,7 @@ from mlir_offload.driver.compile.linked_image import (
     with_linked_images,
 )
 from mlir_offload.driver.link import error as link_error
+from mlir_offload.driver.link import to_object
 from mlir_offload.driver.link.c_name import c_name_findings
 from mlir_offload.driver.link.device_link import DeviceLink, device_link, link_directory
 from mlir_offload.driver.link.read_files import note_read_files, noting_arguments, uses_lld
@@ -33,16 +34,15 @@ from mlir_offload.driver.link.runner_library import (
 )
 from mlir_offload.driver.link.runtime import HostRuntime, host_runtime, memref_copy_objects
 from mlir_offload.driver.link.sanitizer import check_arguments, sanitizer_arguments
-from mlir_offload.driver.link.to_object import link_to_object
 from mlir_offload.driver.link.whole_archive import without_whole_archives
 from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.command_line import CPP_SUFFIXES, as_operand
+from mlir_offload.driver.option.command_line import CPP_SUFFIXES, as_operand, sources
 from mlir_offload.driver.option.link_line import parse_link_line
-from mlir_offload.driver.step import image_file
-from mlir_offload.driver.step.object_file import DummyImage
+from mlir_offload.driver.step import image_file, object_file
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.kind_format import formats_of
+from mlir_offload.offload.link import folded
 from mlir_offload.offload.link.check import check_link, kind_notes, repeated_objects
 from mlir_offload.offload.link.coverage import (
     check_coverage,
@@ -56,7 +56,6 @@ from mlir_offload.offload.link.dummy_image import (
     targets_needing_dummy,
 )
 from mlir_offload.offload.link.finding import raise_findings
-from mlir_offload.offload.link.folded import check_folded
 from mlir_offload.offload.link.kernel_layout import check_layouts
 from mlir_offload.offload.link.objects import ObjectContents, read_inputs
 from mlir_offload.offload.runtime import runtime_link_arguments
@@ -66,6 +65,7 @@ from mlir_offload.offload.sparse_runtime import (
     sparse_parts,
 )
 from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.target import kind_of_triple
 
@@ -73,6 +73,8 @@ _LINKER = "lld"
 # Of the options by which linkers make one of several functions with the same code.
 _FOLDING = "--icf"
 _LAZY = "-start-lib"
+# As lld, GNU ld, nvlink and llvm-link have it.
+_SEVERAL = pattern("(?i)duplicate symbol|multiple definition|multiply defined")
 # lld removes entries, which only the names of their section refer to; other linkers do not.
 _COLLECTING, _KEEPING = "-gc-sections", "-Wl,-z,nostart-stop-gc"
 
@@ -98,7 +100,7 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     contents = _in_line_order(paths, (*given, *made))
     linked_here = linked_images(context, device)
     # Of a source whose device code is linked nothing can be lost that others would have.
-    _check_inputs(context, () if linked_here else contents, paths)
+    _check_inputs(context, () if linked_here else contents)
     if not context.options.dry_run:
         contents = with_linked_images(contents, linked_here)
     runtime = host_runtime(context)
@@ -117,7 +119,7 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     line = (*_keeping_arguments(context), *map(str, dummy), *line)
     diagnose = partial(_diagnose, context, contents, prepared)
     if context.options.links_to_object:
-        linked = link_to_object(context, prepared, line, wrapper, diagnose)
+        linked = to_object.link_to_object(context, prepared, line, wrapper, diagnose)
     else:
         linked = context.workspace / "linked"
         overrides = override_arguments(context, linked_here)
@@ -150,7 +152,7 @@ def _verify(
         check_resolved(linked, name=name)
     check_layouts(linked, prepared.remaining, name=name)
     if any(_FOLDING in item for item in context.options.link_items):
-        check_folded(linked, name=name)
+        folded.check_folded(linked, name=name)
 
 
 def _in_line_order(
@@ -194,16 +196,17 @@ def _diagnose(
     error = link_error.diagnose_rejected(context, contents, failed, run)
     folders = runner_library_folders(context)
     explain_missing(error, completed.stderr, context.mlir.version.major, folders)
+    twice = repeated_objects(contents, _paths_on_line(context))
+    if twice and _SEVERAL.search(completed.stderr):
+        for one in error.every:
+            one.hint = f"name {' and '.join(map(str, twice))} once"
     return error
 
 
-def _check_inputs(
-    context: BuildContext, contents: Sequence[ObjectContents], paths: Sequence[Path]
-) -> None:
+def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:
     """Refuse what the link would lose, all of it in one error."""
-    twice = repeated_objects(contents, paths)
     findings = check_link((*contents, *context.linked), load_abi(context.consumer))
-    raise_findings((*twice, *findings, *c_name_findings(contents)))
+    raise_findings((*findings, *c_name_findings(contents)))
     for note in kind_notes(contents):
         show_note(note)
 
@@ -227,7 +230,7 @@ def _make_dummy_image(
     binary, text, dummy = (directory / f"dummy.{ending}" for ending in ("offload", "ll", "o"))
     consumer = str(context.consumer)
     executor.step(image_file.Package(images=tuple(images), for_clang=consumer, output=binary))
-    executor.step(DummyImage(source=binary, output=text))
+    executor.step(object_file.DummyImage(source=binary, output=text))
     executor.tool(host_command(context, text, dummy), dummy)
     return (dummy,)
 
@@ -282,7 +285,7 @@ def _link_command(
         *map(str, memref_copy_objects(context, contents, context.workspace)),
         *runner_library_arguments(context),
         *(device.arguments if has_device else ()),
-        *(_language_arguments(options.inputs)),
+        *(_language_arguments(sources(options))),
     ]
     argv = (str(context.llvm.tool("clang")), *arguments, "-o", str(output))
     return Command(argv, environment=device.environment if has_device else ())

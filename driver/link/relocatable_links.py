@@ -16,18 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.link import relocatable
 from mlir_offload.driver.link.device_link import DeviceLink
-from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
 from mlir_offload.driver.option.command_line import as_operand
-from mlir_offload.driver.step.object_file import (
-    Detach,
-    Members,
-    archive_command,
-    link_items_of,
-    member_content,
-    member_file,
-)
+from mlir_offload.driver.step import object_file
 from mlir_offload.driver.system.parallel import parallel_map
+from mlir_offload.offload import llvm_ir
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.archive import iterate_members
 from mlir_offload.offload.image import is_bitcode
@@ -45,11 +39,10 @@ from mlir_offload.offload.link.collision import (
 from mlir_offload.offload.link.coverage import check_coverage
 from mlir_offload.offload.link.duplicate import check_duplicates
 from mlir_offload.offload.link.objects import ObjectContents, read_member
-from mlir_offload.offload.llvm_ir import compile_module_command
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError, VerificationError
 from mlir_offload.toolchain.process import Completed, tool_failed
-from mlir_offload.translate.mlir.symbol import place_of_symbol
+from mlir_offload.translate.mlir import symbol
 
 _DIRECTORY = "finish"
 _HEAD_BYTES = 4
@@ -88,7 +81,7 @@ def isolate_duplicates(
         check_launches(collisions, inputs)
         check_duplicates(remaining)
     except SourceError as error:
-        error.location = place_of_symbol(error.message, error.location)
+        error.location = symbol.place_of_symbol(error.message, error.location)
         raise
     work = _Finish(context, device_link, inputs, chosen)
     return DeviceLinkedInputs(
@@ -108,20 +101,22 @@ def _detach(context: BuildContext, contents: Sequence[ObjectContents]) -> dict[s
             continue
         copy = context.workspace / _DIRECTORY / f"detached{number}" / f"{item.path.stem}.o"
         context.executor.make_directory(copy.parent)
-        context.executor.step(Detach(source=item.path, output=copy))
+        context.executor.step(object_file.Detach(source=item.path, output=copy))
         made[as_operand(str(item.path))] = str(copy)
     for number, library in enumerate(libraries):
         directory = context.workspace / _DIRECTORY / f"library{number}"
-        context.executor.step(Members(source=library, output=directory))
+        context.executor.step(object_file.Members(source=library, output=directory))
         copy = _archive(context, directory, library)
-        made |= dict.fromkeys(link_items_of(context.options.link_items, library), str(copy))
+        made |= dict.fromkeys(
+            object_file.link_items_of(context.options.link_items, library), str(copy)
+        )
     return made
 
 
 def _archive(context: BuildContext, directory: Path, library: Path) -> Path:
     """Return a copy of a library of the members that are in a directory."""
     copy = directory / library.name
-    command = archive_command(context.llvm.tool("llvm-ar"), directory, copy)
+    command = object_file.archive_command(context.llvm.tool("llvm-ar"), directory, copy)
     context.executor.tool(command, copy)
     return copy
 
@@ -158,17 +153,17 @@ class _Finish(Struct, frozen=True):
         return {
             item: str(copy)
             for path, copy in zip(libraries, copies, strict=True)
-            for item in link_items_of(self.context.options.link_items, path)
+            for item in object_file.link_items_of(self.context.options.link_items, path)
         }
 
     def _copy(self, library: Path, numbers: Sequence[int]) -> Path:
         """Return a copy of a library in which these members are device-linked."""
         executor, directory = self.context.executor, self._directory(numbers[0])
-        executor.step(Members(source=library, output=directory))
+        executor.step(object_file.Members(source=library, output=directory))
         tasks = []
         for number in numbers:
             item = self.inputs[number]
-            member = member_file(directory, item.ordinal, item.contents.member)
+            member = object_file.member_file(directory, item.ordinal, item.contents.member)
             tasks.append(partial(self._finish, number, member, member))
         parallel_map(tasks)
         return _archive(self.context, directory, library)
@@ -179,9 +174,9 @@ class _Finish(Struct, frozen=True):
         linked = output.with_name(f"{output.stem}.linked.o")
         own = (item for item in self.context.options.link_items if item.startswith(_DEVICE_OPTIONS))
         elf = _elf_file(self.context, source, output.with_name(f"{output.stem}.elf.o"))
-        link = RelocatableLink((elf,), linked, self.device_link, tuple(own))
-        link_relocatable(self.context, link, partial(self._not_alone, number))
-        executor.step(Detach(source=linked, output=output))
+        link = relocatable.RelocatableLink((elf,), linked, self.device_link, tuple(own))
+        relocatable.link_relocatable(self.context, link, partial(self._not_alone, number))
+        executor.step(object_file.Detach(source=linked, output=output))
         if executor.dry_run:
             return
         try:
@@ -203,7 +198,7 @@ class _Finish(Struct, frozen=True):
         return SourceError(
             msg,
             hint="rename one of the kernels, or define in this file all that its kernels call",
-            location=place_of_symbol(msg, self.inputs[number].contents.location),
+            location=symbol.place_of_symbol(msg, self.inputs[number].contents.location),
         )
 
     def _directory(self, number: int) -> Path:
@@ -247,7 +242,7 @@ def _elf_file(context: BuildContext, file: Path, output: Path) -> Path:
     with open_view(file) as view:
         if not is_bitcode(view.head(_HEAD_BYTES)):
             return file
-    command = compile_module_command(context.llvm.tool("clang"), file, output)
+    command = llvm_ir.compile_module_command(context.llvm.tool("clang"), file, output)
     context.executor.tool(command, output)
     return output
 
@@ -255,7 +250,9 @@ def _elf_file(context: BuildContext, file: Path, output: Path) -> Path:
 def _read_library(path: Path) -> dict[tuple[object, ...], LinkInput]:
     with open_view(path) as view:
         return {
-            _identity(item): LinkInput(item, path, read_stubs(member_content(member)), ordinal)
+            _identity(item): LinkInput(
+                item, path, read_stubs(object_file.member_content(member)), ordinal
+            )
             for ordinal, member in enumerate(iterate_members(view))
             for item in read_member(member, path)
         }

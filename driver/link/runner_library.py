@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,10 +14,11 @@ from mlir_offload.offload.link.runner_library import (
     load_runner_table,
 )
 from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.pattern import pattern
 
 _FOLDER = "-L"
 # As lld and GNU ld have it.
-_UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(\w+)")
+_UNDEFINED = pattern(r"undefined (?:symbol: |reference to [`'])(\w+)")
 _C_INTERFACE = "_mlir_ciface_"
 
 

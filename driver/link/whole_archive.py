@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.option.link_line import LinkItem, parse_link_line
-from mlir_offload.driver.step.object_file import Members, member_file
+from mlir_offload.driver.step import object_file
 from mlir_offload.offload.container.archive import is_archive, iterate_members
 from mlir_offload.offload.link.held_image import runs_on_host
 from mlir_offload.toolchain.byte_view import open_view
@@ -55,8 +55,10 @@ def _items_for(context: BuildContext, word: LinkItem, number: int) -> Sequence[s
     if not names or word.path is None:
         return (word.text,)
     directory = context.workspace / f"members{number}"
-    context.executor.step(Members(source=word.path, output=directory))
-    return [str(member_file(directory, ordinal, name)) for ordinal, name in enumerate(names)]
+    context.executor.step(object_file.Members(source=word.path, output=directory))
+    return [
+        str(object_file.member_file(directory, ordinal, name)) for ordinal, name in enumerate(names)
+    ]
 
 
 def _member_names(library: Path) -> tuple[str, ...]:

@@ -113,6 +113,11 @@ class Report(Struct):
         """Return the form of what goes to stderr."""
         return MessageFormat.TEXT if self.options.file else self.options.format
 
+    @property
+    def has_messages(self) -> bool:
+        """Return whether anything was reported, shown or not."""
+        return bool(self._messages)
+
     def add(self, message: Diagnostic) -> None:
         """Show a message, unless the same was said before, as for each of several devices."""
         message = self._with_excerpt(message)

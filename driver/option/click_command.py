@@ -14,7 +14,8 @@ from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import Runner
 
-PATH = click.Path(path_type=Path)
+# Whoever reads the file says why it cannot be read.
+PATH = click.Path(path_type=Path, readable=False)
 _TYPES: Mapping[str, click.ParamType[Any]] = {
     "path": PATH,
     "count": click.IntRange(1),

@@ -264,13 +264,14 @@ def _names_beside(path: Path) -> Iterator[str]:
 
 def has_device_code(options: CompileOptions) -> bool:
     """Say whether a source may hold device code: MLIR, CUDA C++ or HIP C++."""
-    return any(path.suffix in MLIR_SUFFIXES | GPU_CPP.keys() for path in options.inputs)
+    with_kernels = MLIR_SUFFIXES | GPU_CPP.keys()
+    return any(path.suffix in with_kernels for path in sources(options))
 
 
 def attached_archs(options: CompileOptions) -> tuple[str, ...]:
     """Return the GPUs that programs, as text, attach to their modules; the command line names none."""
     archs: dict[str, None] = {}
-    for path in options.inputs:
+    for path in sources(options):
         if path.suffix in MLIR_SUFFIXES:
             archs |= dict.fromkeys(target_attribute.chips_in_source(path.read_bytes()))
     if archs:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+import msgspec
 from msgspec import Struct, field
 
 from mlir_offload.driver.message.report import speaks_to_people
@@ -87,8 +88,11 @@ class LocalEngine(Struct, frozen=True):
             worker = self._idle.get_nowait()
         except Empty:
             # -P: a file in the project's directory is not a module of ours.
-            argv = (sys.executable, "-P", "-m", _WORKER, sys.argv[0], *map(str, self.kinds))
-            worker = self.runner.talk(Command(argv, cwd=self.root, inherited=(self.lock,)))
+            servers = self.runner.share_fork_servers()
+            shared = msgspec.json.encode(servers).decode() if servers else ""
+            argv = (sys.executable, "-P", "-m", _WORKER, sys.argv[0], shared, *map(str, self.kinds))
+            inherited = (self.lock, *(servers.sockets.values() if servers else ()))
+            worker = self.runner.talk(Command(argv, cwd=self.root, inherited=inherited))
         yield worker
         if worker.child.poll() is None:
             self._idle.put(worker)

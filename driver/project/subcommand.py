@@ -44,6 +44,7 @@ from mlir_offload.driver.project.tools import ToolFinder
 from mlir_offload.driver.remote import address
 from mlir_offload.driver.step.launcher import CACHE_VARIABLE, LAUNCHER_VARIABLE
 from mlir_offload.driver.system.parallel import Announcement, JobSlots, find_jobserver
+from mlir_offload.driver.tools import choose
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import ProcessRunner
 
@@ -144,12 +145,20 @@ def _build(
     ):
         if options.clean or options.prune or options.dry_run:
             return _without_steps(options, graph, state)
+        if tools.kinds:
+            _load_tools_once(runner, tools, project.root / project.directory)
         local = LocalEngine(project.root, runner, slots, state.lock, tools.kinds)
         with contextlib.closing(local), _chosen(options, local, graph, tools) as engine:
             record = _run(options, graph, state, engine, tools)
         if all(result.outcome is StepOutcome.CURRENT for result in record.results):
             write_snapshot(_asked(options), tools, graph, state)
     return _conclude(options, record)
+
+
+def _load_tools_once(runner: ProcessRunner, tools: ToolFinder, folder: Path) -> None:
+    """Have the tools of the first release forked, which are those of all steps in most projects."""
+    for releases in tools.releases[:1]:
+        choose.load_tools_once(runner, releases, folder, is_dry=False)
 
 
 def parse_build_arguments(arguments: Sequence[str], runner: ProcessRunner) -> BuildOptions | None:

@@ -144,6 +144,11 @@ class ToolFinder(Struct):
         """Return the kinds of all targets that were asked for."""
         return frozenset(target.kind for targets in self._targets.values() for target in targets)
 
+    @property
+    def releases(self) -> tuple[Releases, ...]:
+        """Return the releases of LLVM that were found."""
+        return tuple(self._releases.values())
+
     def targets(self, archs: tuple[str, ...]) -> tuple[Target, ...]:
         """Return the targets of architectures; without any, those of the settings or of this machine."""
         if archs not in self._targets:

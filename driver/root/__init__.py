@@ -7,13 +7,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mlir_offload.driver import __version__
-from mlir_offload.toolchain.errors import MlirOffloadError, MlirOffloadRuntimeError
+from mlir_offload.toolchain import errors
 
+# As in typing, which would be loaded for it alone.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mlir_offload.offload.interface.library import Library
+    from mlir_offload.toolchain.errors import MlirOffloadError, MlirOffloadRuntimeError
+else:
+
+    def __getattr__(name: str) -> type[Exception]:
+        """Return an error class. The command is interruptible only when this module is loaded."""
+        if name not in __all__:
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        return getattr(errors, name)
+
 
 __all__ = ["MlirOffloadError", "MlirOffloadRuntimeError", "__version__", "compile", "load", "stub"]
 

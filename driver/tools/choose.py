@@ -16,7 +16,7 @@ from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option import command_line
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.system.parallel import JobSlots, find_jobserver
-from mlir_offload.driver.system.workspace import open_workspace, replace_bytes, user_cache
+from mlir_offload.driver.system.workspace import replace_bytes, user_cache
 from mlir_offload.driver.tools.releases import (
     BUILD_ROLES,
     Releases,
@@ -247,11 +247,13 @@ def find_step_tools(options: CompileOptions, runner: Runner) -> FoundTools:
     return FoundTools(places, releases, targets, cuda, rocm)
 
 
-def load_tools_once(runner: ProcessRunner, releases: Releases, *, is_dry: bool) -> None:
+def load_tools_once(
+    runner: ProcessRunner, releases: Releases, workspace: Path, *, is_dry: bool
+) -> None:
     """Have the tools that a compilation starts several times forked; nothing changes if that cannot be."""
     if runner.fork_servers is not None:
         return
-    library = _fork_library(runner, releases.llvm, is_dry=is_dry)
+    library = _fork_library(runner, releases.llvm, workspace, is_dry=is_dry)
     if library is not None:
         runner.fork_servers = fork_server.ForkServers(library, _entries(releases))
 
@@ -270,7 +272,9 @@ def _entries(releases: Releases) -> dict[str, tuple[str, int]]:
     return entries
 
 
-def _fork_library(runner: ProcessRunner, llvm: LlvmToolchain, *, is_dry: bool) -> Path | None:
+def _fork_library(
+    runner: ProcessRunner, llvm: LlvmToolchain, workspace: Path, *, is_dry: bool
+) -> Path | None:
     """Return the library; the first call compiles and keeps it. None if that fails, or it may be another's."""
     source = fork_server.SOURCE.read_bytes()
     kept = user_cache(os.environ) / "fork-server" / f"{sha256(source).hexdigest()[:32]}.so"
@@ -283,12 +287,12 @@ def _fork_library(runner: ProcessRunner, llvm: LlvmToolchain, *, is_dry: bool) -
         return None
     try:
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open_workspace() as folder:
-            made = folder / kept.name
-            argv = (str(clang), *_FORK_FLAGS, str(fork_server.SOURCE), "-o", str(made))
-            if runner.run(Command(argv)).returncode != 0:
-                return None
-            replace_bytes(kept, made.read_bytes())
+        made = workspace / kept.name
+        argv = (str(clang), *_FORK_FLAGS, str(fork_server.SOURCE), "-o", str(made))
+        if runner.run(Command(argv)).returncode != 0:
+            return None
+        replace_bytes(kept, made.read_bytes())
+        made.unlink()
     except (OSError, MlirOffloadError):
         return None
     return kept

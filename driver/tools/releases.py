@@ -15,7 +15,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, DeviceCode, Mode
+from mlir_offload.driver.option.command_line import (
+    MLIR_SUFFIXES,
+    CompileOptions,
+    DeviceCode,
+    Mode,
+    sources,
+)
 from mlir_offload.driver.tools import calibration
 from mlir_offload.offload import unmeasured
 from mlir_offload.offload.abi import known_majors
@@ -196,7 +202,7 @@ def choose_releases(
 
 
 def _sources(options: CompileOptions) -> list[Path]:
-    return [path for path in options.inputs if path.suffix in MLIR_SUFFIXES]
+    return [path for path in sources(options) if path.suffix in MLIR_SUFFIXES]
 
 
 def _own_programs(options: CompileOptions) -> dict[str, Path]:
@@ -254,8 +260,7 @@ def _choose(
 
 
 def _roles(options: CompileOptions) -> tuple[Role, ...]:
-    lowers = any(path.suffix in MLIR_SUFFIXES for path in options.inputs)
-    return (Role.LOWER, Role.LINK) if lowers else (Role.LINK,)
+    return (Role.LOWER, Role.LINK) if _sources(options) else (Role.LINK,)
 
 
 def _check_without_consumer(options: CompileOptions, major: int, missing: ToolchainError) -> None:

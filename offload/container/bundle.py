@@ -8,7 +8,6 @@ images lie in sections of their own.
 from __future__ import annotations
 
 import hashlib
-import re
 import struct
 from collections.abc import Iterator, Sequence
 
@@ -17,6 +16,7 @@ from msgspec import Struct
 from mlir_offload.offload.container.compression import inflate, inflation_limit
 from mlir_offload.toolchain.byte_view import ByteView, memory_view, skip_zeros
 from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.pattern import pattern
 
 MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 COMPRESSED_MAGIC = b"CCOB"
@@ -35,8 +35,9 @@ _ENTRY = struct.Struct("<QQQ")
 _COMPRESSED_START = struct.Struct("<4sHH")
 _SECTION_PREFIX = MAGIC.decode()
 _TEXT_HEAD_BYTES = 64
-_TEXT_HEAD = re.compile(rb"\n(//|#|;) __CLANG_OFFLOAD_BUNDLE____START__ ")
-_TEXT_START = re.compile(_TEXT_HEAD.pattern + rb"([^\n]*)\n")
+_HEAD = rb"\n(//|#|;) __CLANG_OFFLOAD_BUNDLE____START__ "
+_TEXT_HEAD = pattern(_HEAD)
+_TEXT_START = pattern(_HEAD + rb"([^\n]*)\n")
 _DEVICE_PREFIXES = ("gfx", "sm_")
 
 _HIP = "hip"

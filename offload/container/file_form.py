@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from enum import StrEnum
 
+from mlir_offload.offload import foreign_object
+from mlir_offload.offload.container import bundle, fatbin, mob_archive
 from mlir_offload.offload.container.archive import ARCHIVE_MAGIC, THIN_MAGIC
-from mlir_offload.offload.container.bundle import is_bundle
-from mlir_offload.offload.container.fatbin import is_fatbin
-from mlir_offload.offload.container.mob_archive import is_tar
 from mlir_offload.offload.container.packager import MAGIC as BINARY_MAGIC
 from mlir_offload.offload.elf import ELF_MAGIC, Machine
-from mlir_offload.offload.foreign_object import is_coff, is_mach_o, is_pe, is_universal
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.pattern import ir_line_bytes
+from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 
 _HEAD_BYTES = 1 << 16
 _LONGEST_CHARACTER = 4
@@ -25,7 +23,7 @@ _SPIRV_MAGICS = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _MLIR_MAGIC = b"ML\xefR"
 _LTO_IR_MAGIC = b"\xedCN\x7f"
-_PTX = re.compile(rb"^\s*\.version\s+\d", re.MULTILINE)
+_PTX = lazy_pattern(rb"(?>\s+|//[^\n]*|/\*.*?\*/)*+\.version\s+\d", re.DOTALL)
 _LLVM_IR = (
     ir_line_bytes(
         "`; ModuleID = |source_filename = |target triple = |target datalayout = |!llvm.`"
@@ -33,12 +31,19 @@ _LLVM_IR = (
     ir_line_bytes("`define|declare` `head`@"),
     ir_line_bytes("`global` = `words``global|constant|alias` "),
 )
-_MLIR = re.compile(
-    rb'^\s*(?:module\b|"?builtin\.module|"?gpu\.(?:module|container_module)|func\.func\b|"func\.func"'
+# Each begins with one of these: prose, and code of other languages, may have such lines further on.
+_LLVM_IR_BEGIN = lazy_pattern(
+    rb"(?>\s+|;[^\n]*)*+(?:source_filename|target|define|declare|attributes|module asm|[%@$!^])"
+)
+_MLIR_BEGIN = lazy_pattern(
+    rb'\s*(?:module\b|[#!][\w.$-]+ = |\{-#|(?:%[\w.$#:, %-]+ = )?"?[a-z_]\w*\.[\w.$]+)'
+)
+_MLIR = lazy_pattern(
+    rb'^\s*(?:module\s*(?:[{@]|attributes\b)|"?builtin\.module|"?gpu\.(?:module|container_module)|func\.func\b|"func\.func"'
     rb'|llvm\.(?:func|mlir\.global)\b|memref\.global\b|gpu\.binary\b|"[a-z_]+\.[a-z_.]+"\(|#\w+ = |!\w+ = [!<])',
     re.MULTILINE,
 )
-_COMMENT = re.compile(rb"//[^\n]*")
+_COMMENT = lazy_pattern(rb"//[^\n]*")
 
 
 class FileForm(StrEnum):
@@ -79,19 +84,6 @@ _MAGICS = (
     *((magic, FileForm.SPIRV) for magic in _SPIRV_MAGICS),
 )
 
-# What more than the first bytes tells.
-_DEEPER: tuple[tuple[Callable[[ByteView], bool], FileForm], ...] = (
-    (is_fatbin, FileForm.FAT_BINARY),
-    (is_bundle, FileForm.BUNDLE),
-    (is_tar, FileForm.MOB),
-    (is_coff, FileForm.COFF),
-)
-_HEADS: tuple[tuple[Callable[[bytes], bool], FileForm], ...] = (
-    (is_pe, FileForm.PE),
-    (is_mach_o, FileForm.MACH_O),
-    (is_universal, FileForm.UNIVERSAL),
-)
-
 
 def file_form(view: ByteView) -> FileForm:
     """Return the format that the first bytes tell."""
@@ -103,13 +95,24 @@ def file_form(view: ByteView) -> FileForm:
             return form
     if head.startswith(ELF_MAGIC):
         return _elf_form(head)
-    for begins, form in _HEADS:
-        if begins(head):
-            return form
-    for is_it, form in _DEEPER:
-        if is_it(view):
-            return form
-    return _text_form(view.head(_HEAD_BYTES))
+    return _deeper_form(view, head) or _text_form(view.head(_HEAD_BYTES))
+
+
+def _deeper_form(view: ByteView, head: bytes) -> FileForm | None:
+    """Return the format that more than a magic tells; None for text, or what is not known."""
+    heads = (
+        (foreign_object.is_pe, FileForm.PE),
+        (foreign_object.is_mach_o, FileForm.MACH_O),
+        (foreign_object.is_universal, FileForm.UNIVERSAL),
+    )
+    deeper = (
+        (fatbin.is_fatbin, FileForm.FAT_BINARY),
+        (bundle.is_bundle, FileForm.BUNDLE),
+        (mob_archive.is_tar, FileForm.MOB),
+        (foreign_object.is_coff, FileForm.COFF),
+    )
+    begun = (form for begins, form in heads if begins(head))
+    return next(begun, None) or next((form for is_it, form in deeper if is_it(view)), None)
 
 
 def _elf_form(head: bytes) -> FileForm:
@@ -122,11 +125,12 @@ def _elf_form(head: bytes) -> FileForm:
 def _text_form(head: bytes) -> FileForm:
     if b"\0" in head.rstrip(b"\0"):
         return FileForm.UNKNOWN
-    if _PTX.search(_COMMENT.sub(b"", head)):
+    if _PTX.match(head):
         return FileForm.PTX
-    if any(pattern.search(head) for pattern in _LLVM_IR):
+    if _LLVM_IR_BEGIN.match(head) and any(pattern.search(head) for pattern in _LLVM_IR):
         return FileForm.LLVM_IR
-    if _MLIR.search(_COMMENT.sub(b"", head)):
+    code = _COMMENT.sub(b"", head)
+    if _MLIR_BEGIN.match(code) and _MLIR.search(code):
         return FileForm.MLIR
     try:
         head.decode()

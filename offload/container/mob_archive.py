@@ -9,13 +9,13 @@ is larger than the file.
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.pattern import pattern
 
 _FORM = "bundle"
 _BLOCK = 512
@@ -28,9 +28,9 @@ _NAME, _SIZE, _CHECKSUM, _TYPE, _PREFIX = (
     slice(345, 500),
 )
 _SIZE_AT, _CHECKSUM_AT, _TYPE_AT = 124, 148, 156
-_OCTAL = re.compile(rb" *([0-7]{1,12})[ \0]*")
+_OCTAL = pattern(rb" *([0-7]{1,12})[ \0]*")
 # Names that mean one file on every system, to every shell.
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_+][A-Za-z0-9_.+-]*)*")
+_PLAIN_NAME = pattern(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_+][A-Za-z0-9_.+-]*)*")
 _MOST_MEMBERS = 1 << 16
 _DIRECTORY = b"5"
 _READ = (b"0", b"\0", _DIRECTORY)

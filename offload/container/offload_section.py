@@ -10,7 +10,7 @@ from array import array
 
 from mlir_offload.offload.container.binary import PackagedImage, read_container
 from mlir_offload.offload.container.packager import HEADER, MAGIC
-from mlir_offload.offload.device.spirv import is_spirv
+from mlir_offload.offload.device import spirv
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, skip_zeros
 from mlir_offload.toolchain.target import SPIRV, SPIRV_TRIPLE, Kind
@@ -30,7 +30,7 @@ def read_section(view: ByteView) -> tuple[PackagedImage, ...]:
     offset = skip_zeros(view, 0)
     while offset < view.size:
         rest = view.part(offset, view.size - offset, "image")
-        if is_spirv(rest):
+        if rest.head(len(MAGIC)) != MAGIC and spirv.is_spirv(rest):
             image = bare_image(rest)
             found.append(image)
             size = image.content.size

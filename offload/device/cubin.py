@@ -6,7 +6,6 @@ cuobjdump prints, and `llvm/BinaryFormat/ELF.h`, checked against what ptxas says
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Collection, Iterator
 from enum import IntEnum
@@ -25,6 +24,7 @@ from mlir_offload.offload.elf import (
 )
 from mlir_offload.offload.elf_note import iterate_notes
 from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.pattern import pattern
 
 _FORM = "cubin"
 _TRIPLE = "nvptx64-nvidia-cuda"
@@ -43,7 +43,7 @@ _MOST_REGISTERS = 255  # what every kernel may use
 _TOOL_OWNER = "NVIDIA Corp"
 _TOOL_NOTE = 2000
 _TOOL = struct.Struct("<6I")
-_ARCH_OPTION = re.compile(r"-arch[ =]sm_(\d+)([af]?)(?!\w)")
+_ARCH_OPTION = pattern(r"-arch[ =]sm_(\d+)([af]?)(?!\w)")
 _ATTRIBUTE_FORMS = range(1, 5)
 _SIZED_FORM = 4  # EIFMT_SVAL; the others hold their value, of up to 16 bits, in the record's head
 

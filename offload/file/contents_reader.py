@@ -69,9 +69,18 @@ _IMAGE_FORMS = (FileForm.DEVICE_ELF, FileForm.PTX, FileForm.SPIRV)
 _HOST_BITCODE_SECTIONS = frozenset({".llvm.lto", ".llvmbc"})
 _FOREIGN = {FileForm.PE: read_pe, FileForm.COFF: read_coff, FileForm.MACH_O: read_mach_o}
 _NOT_INSPECTED = {
-    FileForm.FOREIGN_ELF: "only 64-bit little-endian ELF files can be read",
-    FileForm.LTO_IR: "NVIDIA does not document the format",
-    FileForm.UNKNOWN: "its format is not known",
+    FileForm.FOREIGN_ELF: (
+        "only 64-bit little-endian ELF files can be read",
+        "name the file of a 64-bit build",
+    ),
+    FileForm.LTO_IR: (
+        "NVIDIA does not document the format",
+        "compile it without -dlto, to a cubin or PTX",
+    ),
+    FileForm.UNKNOWN: (
+        "its format is not known",
+        "name an object, library, program or device image, LLVM IR or MLIR",
+    ),
 }
 
 
@@ -155,8 +164,8 @@ class _Reader(Struct):
         if form in readers:
             return readers[form](part, view, problems, depth)
         if form in _NOT_INSPECTED:
-            msg = f"not inspected: {_NOT_INSPECTED[form]}"
-            problems.add(Problem(ProblemKind.UNSUPPORTED, msg))
+            reason, hint = _NOT_INSPECTED[form]
+            problems.add(Problem(ProblemKind.UNSUPPORTED, f"not inspected: {reason}", hint))
         if form in _SCANS:
             found = _SCANS[form](view, problems.report)
             return replace(part, images=self._images(found, depth))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from mlir_offload.offload.kind_format import (
     library_arguments,
 )
 from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.target import Target
 
 _LIBAMDHIP = "libamdhip64.so"
-_SONAME = re.compile(r".*\.so(?:\.\d+)?")
+_SONAME = pattern(r".*\.so(?:\.\d+)?")
 
 
 class _Hip(KindFormat):

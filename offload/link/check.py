@@ -21,7 +21,7 @@ from mlir_offload.offload.link.duplicate import merged_kernels
 from mlir_offload.offload.link.finding import Finding, listed
 from mlir_offload.offload.link.grouping import LinkedImages
 from mlir_offload.offload.link.held_image import device_arch, loaded_images
-from mlir_offload.toolchain.errors import CompatibilityError, SourceError
+from mlir_offload.toolchain.errors import CompatibilityError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -45,20 +45,11 @@ def check_link(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Findi
     )
 
 
-def repeated_objects(inputs: Iterable[ObjectContents], line: Iterable[Path]) -> tuple[Finding, ...]:
-    """Return a finding for each object with device code that the link line names several times."""
+def repeated_objects(inputs: Iterable[ObjectContents], line: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the objects with device code that the link line names several times."""
     times = Counter(line)
-    objects = {item.path: item for item in inputs if item.images and not item.member}
-    return tuple(
-        Finding(
-            f"it is named {times[path]} times on the link line, and its device code would be linked as often",
-            item.location,
-            f"name {path} once",
-            SourceError,
-        )
-        for path, item in objects.items()
-        if times[path] > 1
-    )
+    objects = dict.fromkeys(item.path for item in inputs if item.images and not item.member)
+    return tuple(path for path in objects if times[path] > 1)
 
 
 def kind_notes(inputs: Iterable[ObjectContents]) -> tuple[str, ...]:

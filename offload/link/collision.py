@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mlir_offload.offload.elf import ElfFile, SectionType, read_elf
-from mlir_offload.offload.host.embed import LOCAL_HANDLE_PREFIX, LOCAL_STUB_PREFIX
-from mlir_offload.offload.host.mangling import stub_symbol
+from mlir_offload.offload.host import embed, mangling
 from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.kind_format import format_of
 from mlir_offload.offload.link.objects import LINKED_SECTION
@@ -49,7 +48,7 @@ class KernelStubs(Struct, frozen=True):
     def launches(self, kernel: str, kind: str) -> bool:
         """Return whether the object launches a kernel that another file has to define."""
         by_handle = format_of(kind).is_launched_by_handle and kernel in self.undefined
-        return by_handle or stub_symbol(kernel) in self.launched
+        return by_handle or mangling.stub_symbol(kernel) in self.launched
 
 
 class LinkInput(Struct, frozen=True):
@@ -165,7 +164,7 @@ def check_launches(collisions: Iterable[Collision], inputs: Sequence[LinkInput])
     An object of another compiler's is no such file: its strong stub takes precedence.
     """
     for collision in collisions:
-        public = stub_symbol(collision.kernel)
+        public = mangling.stub_symbol(collision.kernel)
         definers = [inputs[n] for n in collision.objects if public in inputs[n].stubs.defined]
         own = [item for item in definers if collision.kernel in item.stubs.own]
         kernel, kind = collision.kernel, collision.kind
@@ -186,8 +185,8 @@ def read_stubs(view: ByteView) -> KernelStubs:
     symbols = _module_symbols(view) if is_bitcode(view.head(4)) else _elf_symbols(view)
     for name, is_global, is_undefined in symbols:
         if not is_global:
-            if name.startswith(LOCAL_STUB_PREFIX):
-                own.add(name.removeprefix(LOCAL_STUB_PREFIX))
+            if name.startswith(embed.LOCAL_STUB_PREFIX):
+                own.add(name.removeprefix(embed.LOCAL_STUB_PREFIX))
         elif is_undefined:
             undefined.add(name)
         elif _PUBLIC_PREFIX in name:
@@ -235,8 +234,8 @@ def _public_stubs(elf: ElfFile) -> Iterator[tuple[int, int]]:
     tables = [(section, tuple(elf.symbols_of(section))) for section in elf.named(".symtab")]
     local = [symbol.name for _, symbols in tables for symbol in symbols if not symbol.is_global]
     own = {
-        *(stub_symbol(name) for name in _kernels_with(LOCAL_STUB_PREFIX, local)),
-        *_kernels_with(LOCAL_HANDLE_PREFIX, local),
+        *(mangling.stub_symbol(name) for name in _kernels_with(embed.LOCAL_STUB_PREFIX, local)),
+        *_kernels_with(embed.LOCAL_HANDLE_PREFIX, local),
     }
     for section, symbols in tables:
         for index, symbol in enumerate(symbols):

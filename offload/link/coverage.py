@@ -155,9 +155,12 @@ def coverage_findings(
 
     `name` is what the user calls the linked file.
     """
+    missing = missing_kernels(linked, expected_kernels(inputs), inputs)
+    if not missing:
+        return ()
     origins = _registering(inputs)
     groups: dict[str, list[KernelImage]] = {}
-    for pair in missing_kernels(linked, expected_kernels(inputs), inputs):
+    for pair in missing:
         origin = origins.get((pair.kind, pair.kernel))
         groups.setdefault(origin.location if origin else "", []).append(pair)
     forms = _image_forms(inputs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.host.embed import embed_binary
+from mlir_offload.offload.host import embed
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Target, kind_of_image
 
@@ -70,7 +70,7 @@ def is_bitcode_target(target: Target) -> bool:
 
 def render_dummy_image(binary: bytes) -> str:
     """Return the host module of a dummy image object, to be compiled by the consumer's clang."""
-    return embed_binary("", binary)
+    return embed.embed_binary("", binary)
 
 
 def targets_of(contents: Iterable[ObjectContents]) -> frozenset[Target]:

@@ -49,8 +49,8 @@ _PTXAS_SCRIPT = """\
 for argument do
   case $argument in
     *.s)
-      sed 's/^[[:blank:]]*\\.file[[:blank:]][[:blank:]]*[0-9][0-9]*[[:blank:]][[:blank:]]*"[^"]*"[[:blank:]]*$/&, {seconds}, 1/' \\
-        "$argument" >"$argument.timed" && mv "$argument.timed" "$argument" || exit 1
+      sed -i 's/^[[:blank:]]*\\.file[[:blank:]][[:blank:]]*[0-9][0-9]*[[:blank:]][[:blank:]]*"[^"]*"[[:blank:]]*$/&, {seconds}, 1/' \\
+        "$argument" || exit 1
       ;;
   esac
 done

@@ -48,8 +48,9 @@ class TargetedImage(Protocol):
 
 def runs_on_host(image: TargetedImage) -> bool:
     """Return whether an image is for the CPU: all of these, whatever their arch, run on one device."""
-    is_for_cpu = any(kind.is_cpu and kind.offload_kind == image.kind for kind in DEVICE_KINDS)
-    return is_for_cpu and not image.triple.startswith(_DEVICES)
+    if image.triple.startswith(_DEVICES):
+        return False
+    return any(kind.is_cpu and kind.offload_kind == image.kind for kind in DEVICE_KINDS)
 
 
 def device_arch(image: PackagedImage) -> str:

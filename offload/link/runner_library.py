@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from mlir_offload.offload.elf import read_elf
 from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.tables import load_table
 
 
@@ -39,7 +40,7 @@ class RunnerTable(Struct, frozen=True, dict=True):
         """Return a pattern that finds a function of any library in a string table."""
         names = "|".join(one.functions.pattern for one in self.libraries)
         # Objects are full of zeros: most are passed over at a glance.
-        return re.compile(rf"\0(?!\0)(?:{names})\0".encode())
+        return pattern(rf"\0(?!\0)(?:{names})\0".encode())
 
     def may_name(self, data: bytes) -> bool:
         """Return whether a word of the functions is in the data: far faster than to look for them."""
@@ -51,7 +52,7 @@ def load_runner_table() -> RunnerTable:
     """Return the table that ships with the package."""
     table = load_table("mlir_offload.toolchain", "runner_libraries")
     libraries = (
-        RunnerLibrary(row["name"], re.compile(row["functions"], re.ASCII))
+        RunnerLibrary(row["name"], pattern(row["functions"], re.ASCII))
         for row in table["libraries"]
     )
     return RunnerTable(

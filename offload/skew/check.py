@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.container.contents import Image, Part, all_problems
+from mlir_offload.offload.container.binary import PackagedImage
+from mlir_offload.offload.container.contents import Container, Image, Part, all_problems
 from mlir_offload.offload.container.file_form import FileForm, file_form
-from mlir_offload.offload.container.scan import packaged
 from mlir_offload.offload.file import contents_reader
 from mlir_offload.offload.link import check as link_check
 from mlir_offload.offload.link.objects import ObjectContents, read_objects
-from mlir_offload.offload.skew.image import check_device_module, check_image
+from mlir_offload.offload.skew.image import BINARY_FORM, check_device_module, check_image
 from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
 from mlir_offload.toolchain.bitcode.skew import check_module
 from mlir_offload.toolchain.byte_view import ByteView, open_view
@@ -85,11 +86,16 @@ def check_objects(objects: Iterable[ObjectContents], consumer: Consumer) -> tupl
         _finding(skew, item.location, image_name(image.kind, image.triple, image.arch))
         for item in objects
         for image in item.images
-        for skew in check_image(
-            packaged(image, image.content).image, file_form(image.content), image.content, consumer
-        )
+        for skew in check_image(_packaged(image), file_form(image.content), image.content, consumer)
     ]
     return tuple(dict.fromkeys(found))
+
+
+def _packaged(found: PackagedImage) -> Image:
+    """Return an image of an offload binary, as far as it is checked."""
+    container = Container(BINARY_FORM, found.version, None, found.content.size)
+    size = found.content.size
+    return Image(0, "", size, container=container, triple=found.triple, arch=found.arch)
 
 
 class _Check(Struct):
@@ -174,7 +180,8 @@ def _entries(part: Part, consumer: Consumer) -> Iterator[SkewFinding]:
 
 def _damages(part: Part) -> Iterator[SkewFinding]:
     for problem in all_problems(part):
-        yield _finding(Skew("BC005", {"reason": problem.message}), part.name, "")
+        finding = _finding(Skew("BC005", {"reason": problem.message}), part.name, "")
+        yield replace(finding, hint=problem.hint or finding.hint)
 
 
 def image_name(kind: str, triple: str, arch: str) -> str:

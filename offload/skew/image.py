@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 
@@ -17,17 +16,19 @@ from mlir_offload.toolchain.bitcode.attribute import FUNCTION_PLACE
 from mlir_offload.toolchain.bitcode.module import BitcodeModule, read_bitcode_modules
 from mlir_offload.toolchain.bitcode.skew import check_module
 from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.ptx import load_nvptx_table, supported_archs
 from mlir_offload.toolchain.skew import text as ir_text
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.target import sm_number
 
-_BINARY = "offload binary"
+BINARY_FORM = "offload binary"
+"""What the readers of containers call those of LLVM."""
 _NVIDIA, _AMD = "nvptx", "amdgcn"
 _DEVICES = (_NVIDIA, _AMD)
 _LIBDEVICE = "__nv_"
 _OLDEST_ABI = 15
-_SM = re.compile(r"sm_\d{1,4}[af]?")
+_SM = pattern(r"sm_\d{1,4}[af]?")
 
 
 def check_image(
@@ -35,7 +36,7 @@ def check_image(
 ) -> Iterator[Skew]:
     """Return all that the consumer would refuse or misread in a device image."""
     yield from _container(image, consumer)
-    is_packaged = image.container is not None and image.container.form == _BINARY
+    is_packaged = image.container is not None and image.container.form == BINARY_FORM
     if form is FileForm.BITCODE:
         for module in read_bitcode_modules(content):
             yield from check_device_module(module, consumer, image.arch)
@@ -65,7 +66,7 @@ def check_device_module(
 
 def _container(image: Image, consumer: Consumer) -> Iterator[Skew]:
     container = image.container
-    if container is None or container.form != _BINARY or consumer.llvm < _OLDEST_ABI:
+    if container is None or container.form != BINARY_FORM or consumer.llvm < _OLDEST_ABI:
         return
     known = load_abi(consumer.llvm).container_versions
     if container.version not in known:

@@ -160,6 +160,87 @@ def test_what_comes_from_the_cache_is_what_a_build_without_it_makes(checkout: Ch
     assert cached == [file.read_bytes() for file in files]
 
 
+def tools_of(build: Build) -> set[str]:
+    """Return the tools of LLVM that a call with -v ran itself."""
+    return {
+        name for name in ("mlir-opt", "mlir-translate", "clang") if f"bin/{name} " in build.stderr
+    }
+
+
+def test_a_call_that_was_made_before_starts_no_tool(
+    checkout: Checkout, toolkit: CudaToolkit
+) -> None:
+    checkout.source.write_text(SOURCE.replace("arith.mulf %old, %by", "math.powf %old, %by"))
+    assert tools_of(checkout.cached("-v", "-MD")) == {"mlir-opt"}
+    files = (checkout.object, checkout.place / "k.d")
+    made = [file.read_bytes() for file in files]
+    assert str(toolkit.libdevice) in made[1].decode()
+    for file in files:
+        file.unlink()
+
+    assert tools_of(checkout.cached("-v", "-MD")) == set()
+    assert [file.read_bytes() for file in files] == made
+
+
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [
+        ([], {}),
+        (["-O1"], {}),
+        (["--device-lib=cuda=l.bc"], {}),
+        ([], {"SOURCE_DATE_EPOCH": "9"}),
+        ([], {"CPATH": "/nonexistent"}),
+    ],
+    ids=["program", "option", "device library", "time", "setting of clang"],
+)
+def test_a_call_that_differs_in_anything_is_made_again(
+    checkout: Checkout, options: list[str], environment: dict[str, str]
+) -> None:
+    library = checkout.place / "l.bc"
+    write_library(library, 3)
+    checkout.cached("-v", *(options if library.name in str(options) else []))
+    if library.name in str(options):
+        write_library(library, 4)
+    elif not options and not environment:
+        checkout.source.write_text(f"// a comment\n{SOURCE}")
+
+    assert tools_of(checkout.cached("-v", *options, environment=environment)) == {"mlir-opt"}
+    assert tools_of(checkout.cached("-v", *options, environment=environment)) == set()
+
+
+def test_a_library_that_is_not_there_is_named(checkout: Checkout) -> None:
+    said = checkout.cached("--device-lib=absent.bc", status=7).stderr
+
+    assert "cannot read absent.bc: No such file or directory\n  hint: check the name" in said
+
+
+def test_what_a_call_says_is_said_each_time(checkout: Checkout) -> None:
+    checkout.source.write_text("func.func @f(%t: tensor<4xf32>) { return }\n")
+    first, second = checkout.cached().stderr, checkout.cached().stderr
+
+    assert "works on tensors" in first
+    assert first == second
+
+
+def test_of_a_program_that_is_edited_meanwhile_no_call_is_kept(checkout: Checkout) -> None:
+    arch, edit = "sm_86", {"STORE_FAULT": f"sed -i 1s,^,//, {checkout.source}"}
+    checkout.cached("-v", arch=arch, environment=edit)
+    assert checkout.source.read_text() != SOURCE
+    checkout.source.write_text(SOURCE)
+
+    assert tools_of(checkout.cached("-v", arch=arch)) == {"mlir-opt"}
+    assert tools_of(checkout.cached("-v", arch=arch)) == set()
+
+
+def test_why_rebuilt_counts_a_call_that_was_kept(checkout: Checkout) -> None:
+    for level in ("-O2", "-O1"):
+        checkout.cached("-v", level)
+    assert tools_of(checkout.cached("-v", "-O2")) == set()
+
+    explained = checkout.cached("-O2", "--why-rebuilt").stderr
+    assert explained == "mlir-offload: note: k.o: nothing changed since it was built last\n"
+
+
 def test_another_architecture_compiles_for_that_one_only(checkout: Checkout) -> None:
     build = checkout.cached(arch="sm_80,sm_90")
 
@@ -548,6 +629,7 @@ def test_a_store_that_ends_or_hangs_in_the_middle_costs_a_step_one_wait(
     assert checkout.object.read_bytes() == expected
     # ccache writes a paragraph for each of its calls.
     calls = [call.splitlines() for call in statistics.read_text().split("# ")[1:]]
-    assert len(calls) == len(build.steps)
+    # It also looks the whole call up, and keeps that.
+    assert len(calls) == len(build.steps) + 2
     failures = [sum(line in STORE_FAILURES for line in call) for call in calls]
     assert max(failures) == 1

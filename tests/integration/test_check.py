@@ -249,4 +249,6 @@ def test_check_reports_empty_and_unknown_files(run: Run, tmp_path: Path) -> None
         "empty.bc: error: it cannot be read: it is empty"
         in run("check", "empty.bc", status=6).stderr
     )
-    assert "not inspected: its format is not known" in run("check", "odd.bc", status=6).stderr
+    odd = run("check", "odd.bc", status=6).stderr
+    assert "not inspected: its format is not known" in odd
+    assert "hint: name an object, library, program or device image" in odd

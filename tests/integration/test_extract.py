@@ -170,10 +170,11 @@ def test_several_images_and_one_file_are_an_error(
 def test_a_file_without_images_is_an_error_that_says_what_it_is(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "notes").write_text("hello\n")
-    done = extract(mlir_offload, "notes", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "contains no device image: it is text" in done.stderr
+    for text, form in (("# Notes\n\n    module {}\n", "text"), ("", "empty")):
+        (tmp_path / "notes").write_text(text)
+        done = extract(mlir_offload, "notes", cwd=tmp_path)
+        assert done.returncode == 2
+        assert f"contains no device image: it is {form}\n" in done.stderr
 
 
 def test_nothing_is_left_where_one_image_cannot_be_written(

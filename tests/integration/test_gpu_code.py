@@ -16,6 +16,19 @@ GRID_LOOP = Path(__file__).parent / "inputs" / "grid_loop.mlir"
 # LLVM's choice differs by some instructions where it knows the size of a block, and ptxas's by release.
 TOLERANCE = 1.1
 WIDE, NARROW = Case("sm_90"), Case("sm_90", bits=32)
+GUARD = """
+gpu.module @kernels {
+  gpu.func @k(%x: memref<?xf32>, %a: f32) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
+    %thread = gpu.thread_id x
+    %size = arith.constant 64 : index
+    %is_inside = arith.cmpi slt, %thread, %size : index
+    scf.if %is_inside {
+      memref.store %a, %x[%thread] : memref<?xf32>
+    }
+    gpu.return
+  }
+}
+"""
 Counts = Callable[[str, Case], dict[str, float]]
 
 
@@ -60,6 +73,37 @@ def test_loops_have_no_more_instructions_than_by_clang(counts: Counts, case: Cas
     own, clang = counts("own", case), counts("clang", case)
     assert more(own, clang) == {}
     assert sum(own.values()) <= sum(clang.values())
+
+
+@pytest.mark.parametrize(
+    ("case", "loop"),
+    [(Case("gfx90a"), "matmul"), (Case("gfx1100"), "matmul"), (NARROW, "transpose")],
+    ids=["gfx90a", "gfx1100", "narrow indices"],
+)
+@pytest.mark.llvm(22)
+def test_a_known_size_of_a_block_costs_no_instruction(
+    counts: Counts, case: Case, loop: str
+) -> None:
+    assert counts("own", case)[loop] <= counts("clang", case)[loop]
+
+
+@pytest.mark.llvm(22)
+def test_addresses_of_a_loop_do_not_step_each_on_its_own(counts: Counts) -> None:
+    case = Case("gfx90a")
+    assert counts("own", case)["stencil"] < 0.7 * counts("clang", case)["stencil"]
+
+
+@pytest.mark.llvm(22)
+def test_a_known_size_of_a_block_decides_comparisons(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source, output = tmp_path / "guard.mlir", tmp_path / "guard.s"
+    source.write_text(GUARD, encoding="utf-8")
+    options = ("--llvm=22", "--offload-arch=gfx90a", "--offload-device-only", "-S")
+    subprocess.run([*mlir_offload, *options, str(source), "-o", str(output)], check=True)
+    code = output.read_text(encoding="utf-8")
+    assert "global_store_dword" in code
+    assert "v_cmp" not in code
 
 
 @pytest.mark.llvm(22)

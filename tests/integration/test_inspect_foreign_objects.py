@@ -108,19 +108,20 @@ def test_damaged_headers_are_errors(name: str, files: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("content", "reason", "hint"),
     [
-        (b"\1\0\2", "its format is not known"),
-        (b"\xedCN\x7f\0\1", "NVIDIA does not document the format"),
+        (b"\1\0\2", "its format is not known", "name an object, library, program"),
+        (b"\xedCN\x7f\0\1", "NVIDIA does not document the format", "compile it without -dlto"),
     ],
     ids=["unknown", "lto-ir"],
 )
 def test_inspect_does_not_claim_that_unreadable_files_lack_device_code(
-    content: bytes, reason: str, mlir_offload: list[str], tmp_path: Path
+    content: bytes, reason: str, hint: str, mlir_offload: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     said = inspect(mlir_offload, path)
     assert said.status == 6
     assert f"not inspected: {reason}" in said.out
+    assert f"hint: {hint}" in said.out
     assert "no device code" not in said.out

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.cuda_emulator import CudaEmulator, run_program
 
 SQUARE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "square.mlir"
 MAIN = SQUARE.with_name("main.c")
@@ -132,6 +134,63 @@ def test_an_object_is_named_once(mlir_offload: list[str], tmp_path: Path) -> Non
     assert _hint(mlir_offload, tmp_path, *inputs) == "name square.o once"
 
     _call(tmp_path, *mlir_offload, *inputs[:2], "-o", "app")
+
+
+NAMED_TWICE = """
+func.func @one() -> i32 {
+  %c1 = arith.constant 1 : index
+  %m = gpu.alloc host_shared () : memref<2xi32>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+      threads(%tx, %ty, %tz) in (%lx = %c1, %ly = %c1, %lz = %c1) {
+    %seven = arith.constant 7 : i32
+    memref.store %seven, %m[%c1] : memref<2xi32>
+    gpu.terminator
+  }
+  %v = memref.load %m[%c1] : memref<2xi32>
+  return %v : i32
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "links"),
+    [
+        (("--offload-arch=host",), False),
+        (("--offload-arch=sm_90",), True),
+        (("--offload-arch=sm_90", "--device-code=object"), False),
+        (("--offload-arch=spirv64",), False),
+    ],
+    ids=["CPU", "CUDA bitcode", "cubins", "SPIR-V"],
+)
+def test_an_object_that_is_named_twice_links_where_the_wrapper_takes_it(
+    options: tuple[str, ...],
+    links: bool,  # noqa: FBT001 (a parameter of the test)
+    mlir_offload: list[str],
+    cuda_emulator: CudaEmulator,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "one.mlir").write_text(NAMED_TWICE, encoding="utf-8")
+    (tmp_path / "main.c").write_text("int one(void); int main(void) { return one(); }\n")
+    cuda = cuda_emulator.options(is_kept=False) if "sm_90" in options[0] else ()
+    _call(tmp_path, *mlir_offload, "-c", *options, *cuda, "one.mlir", "-o", "one.o")
+    _call(tmp_path, *mlir_offload, "-c", "main.c", "-o", "main.o")
+    link = (*mlir_offload, *cuda, "main.o", "one.o", "one.o", "-Wl,-z,muldefs", "-o", "app")
+
+    # The commands are those of clang with its wrapper.
+    commands = _call(tmp_path, *link, "-###", "--save-temps=temps").stderr
+    own = tmp_path / "mlir-offload"
+    own.write_text(f'#!/bin/sh\nexec {shlex.join(mlir_offload)} "$@"\n', encoding="utf-8")
+    own.chmod(0o755)
+    (tmp_path / "commands").write_text(f"PATH=.:$PATH\n{commands}", encoding="utf-8")
+    assert "clang --offload-link" in commands, commands
+    theirs = _call(tmp_path, "sh", "-e", "commands", expect=None)
+    assert (theirs.returncode == 0) == links, theirs.stderr
+    ours = _call(tmp_path, *link, expect=None)
+    assert (ours.returncode == 0) == links, ours.stderr
+    if not links:
+        assert "is defined more than once\n  hint: name one.o once" in ours.stderr
+    else:
+        assert run_program(tmp_path / "app").returncode == 7
 
 
 @pytest.mark.parametrize("way", [0, 1], ids=["mlir-offload", "clang"])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -113,3 +116,26 @@ def test_without_a_cache_every_tool_is_started(tmp_path: Path) -> None:
 def test_a_dry_run_compiles_no_library(tmp_path: Path) -> None:
     _started(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")}, "-###")
     assert not (tmp_path / "cache" / "mlir-offload" / "fork-server").exists()
+
+
+@pytest.mark.llvm(22)
+def test_the_steps_of_a_build_share_the_loaded_tools(tmp_path: Path) -> None:
+    source = (EXAMPLES / "saxpy.mlir").read_text()
+    names = [f"m{number}.mlir" for number in range(4)]
+    for name in names:
+        (tmp_path / name).write_text(source)
+    manifest = f"archs: sm_90\nmodules: [{', '.join(names)}]\n"
+    (tmp_path / "offload.yaml").write_text(manifest)
+    log = tmp_path / "programs"
+    call = [sys.executable, "-m", "mlir_offload.driver", "build", "-j2"]
+    traced = ("strace", "-f", "-e", "trace=execve", "-o", log)
+    environment = {"PYTHONPATH": str(ROOT / ".importroot"), "XDG_CACHE_HOME": str(tmp_path / "c")}
+    for _ in range(2):
+        shutil.rmtree(tmp_path / "build", ignore_errors=True)
+        subprocess.run(
+            [*traced, *call], cwd=tmp_path, check=True, env={**os.environ, **environment}
+        )
+    started = Counter(
+        re.findall(r'execve\("[^"]*/([^"/]+)", .* = 0$', log.read_text(), re.MULTILINE)
+    )
+    assert (started["mlir-opt"], started["mlir-translate"], started["clang"]) == (1, 0, 1)

@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.llvm(22)
 SAXPY = Path(__file__).resolve().parents[2] / "docs" / "examples" / "saxpy.mlir"
-WORKER = (sys.executable, "-P", "-m", "mlir_offload.driver.worker", "mlir-offload")
+WORKER = (sys.executable, "-P", "-m", "mlir_offload.driver.worker", "mlir-offload", "")
 # A tool that ends when it is allowed to, after it has heard of the signal.
 LAUNCHER = """\
 #!{python}

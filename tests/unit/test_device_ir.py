@@ -16,7 +16,9 @@ from mlir_offload.translate.kind.cuda import (
     nvptx_assembly_command,
     nvptx_bitcode_command,
     nvptx_device_ir,
+    nvptx_object_command,
 )
+from mlir_offload.translate.kind.hip import AmdgpuCodegen, amdgpu_image_command
 
 LOWERED = Path(__file__).parent.parent / "golden" / "lowered"
 CLANG = Path("/llvm/bin/clang")
@@ -151,6 +153,28 @@ def test_assembly_is_generated_for_the_architecture_and_the_ptx_isa() -> None:
     assert {"-march=sm_90", "--cuda-feature=+ptx83", "-O2", "-S", "-nogpulib"} <= {*command.argv}
     assert command.argv[-3:] == ("a.ll", "-o", "a.s")
     assert "-mlink-builtin-bitcode" not in command.argv
+
+
+@pytest.mark.parametrize(("release", "is_known"), [(15, True), (22, True), (99, False)])
+def test_loops_are_reduced_as_a_release_can(release: int, *, is_known: bool) -> None:
+    given, made = Path("a.ll"), Path("a.o")
+    codegen = AmdgpuCodegen("gfx90a", 2)
+    commands = (
+        nvptx_assembly_command(llvm(release), given, made, CODEGEN, None),
+        nvptx_object_command(llvm(release), given, made, CODEGEN, None),
+        amdgpu_image_command(llvm(release), given, made, codegen),
+    )
+    for command in commands:
+        assert (" -mllvm -lsr-exp-narrow " in " ".join(command.argv)) == is_known
+
+
+def test_no_code_is_generated_with_bitcode() -> None:
+    given, made = Path("a.ll"), Path("a.bc")
+    commands = (
+        nvptx_bitcode_command(llvm(22), given, made, CODEGEN, None),
+        amdgpu_image_command(llvm(22), given, made, AmdgpuCodegen("gfx90a", 2)),
+    )
+    assert not any("-mllvm" in command.argv for command in commands)
 
 
 def test_libdevice_is_linked_as_a_builtin_library() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mlir_offload.toolchain.fork_server import (
@@ -219,3 +220,34 @@ def test_scripts_and_odd_names_are_left_alone(tmp_path: Path) -> None:
     assert can_be_forked(Path(sys.executable).resolve())
     assert not any(can_be_preloaded(Path(f"/a{odd}b/x.so")) for odd in ": \t\n$")
     assert can_be_preloaded(Path("/home/é/.cache/x.so"))
+
+
+SHARING = """\
+import os, sys
+from mlir_offload.toolchain.fork_server import SharedServers
+from mlir_offload.toolchain.process import Command, ProcessRunner
+from mlir_offload.toolchain.tables import decoded
+
+runner = ProcessRunner(decoded(sys.argv[1], SharedServers).open())
+print(runner.run(Command(("/bin/sh", "-c", "echo $PPID"))).stdout, end="")
+runner.close()
+"""
+
+
+def test_processes_share_the_servers_of_one(loaded: ProcessRunner) -> None:
+    shared = loaded.share_fork_servers()
+    assert shared is not None
+    argv = (sys.executable, "-c", SHARING, msgspec.json.encode(shared).decode())
+    path = str(Path(__file__).resolve().parents[2] / ".importroot")
+    others = [
+        subprocess.run(
+            argv,
+            pass_fds=list(shared.sockets.values()),
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for _ in range(2)
+    ]
+    assert {int(one.stdout) for one in others} == {_parent(loaded)}

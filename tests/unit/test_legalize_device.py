@@ -11,6 +11,7 @@ from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.kind_lowering import (
     FORM_NAMES,
     NVVM_FORM,
+    SPIRV_FORM,
     DeviceForm,
     parse_form,
 )
@@ -59,16 +60,40 @@ def test_mathematics_of_the_llvm_dialect_is_that_of_math(operation: str, made: s
     ("kind", "made"),
     [
         ("f16", '"llvm.intr.fma"(%0, %0, %0) <{fastmathFlags = #llvm.fastmath<contract>}>'),
+        ("bf16", '"llvm.intr.fma"('),
         ("vector<4xf16>", '"llvm.intr.fma"('),
         ("vector<2x3xf16>", '"vector.shape_cast"(%0) : (vector<2x3xf16>) -> vector<6xf16>'),
         ("vector<2x[3]xf16>", '"math.fma"('),
         ("f32", '"math.fma"('),
     ],
 )
-def test_products_and_sums_of_f16_are_not_those_of_f32_rounded_again(kind: str, made: str) -> None:
+def test_products_and_sums_of_16_bits_are_not_those_of_f32_rounded_again(
+    kind: str, made: str
+) -> None:
     line = f'    %1 = "math.fma"(%0, %0, %0) <{{fastmath = #arith.fastmath<contract>}}> : ({kind}, {kind}, {kind}) -> {kind} loc(#loc1)'
 
     assert f" = {made}" in expand(line)[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "faults", "made"),
+    [
+        ("bf16", NVVM_FORM, {"bfloat_fma"}, "f64"),
+        ("vector<2x3xbf16>", NVVM_FORM, {"bfloat_fma"}, "vector<2x3xf64>"),
+        ("vector<[2]xbf16>", NVVM_FORM, {"bfloat_fma"}, "vector<[2]xf64>"),
+        ("f16", NVVM_FORM, {"bfloat_fma"}, '"llvm.intr.fma"('),
+        ("bf16", SPIRV_FORM, set(), "f32"),
+        ("vector<2xbf16>", SPIRV_FORM, set(), '"math.fma"('),
+    ],
+)
+def test_products_and_sums_of_bf16_without_an_instruction_are_computed_in_wider_numbers(
+    kind: str, form: DeviceForm, faults: set[str], made: str
+) -> None:
+    line = f'    %1 = "math.fma"(%0, %0, %0) : ({kind}, {kind}, {kind}) -> {kind} loc(#loc1)'
+    lines = expand(line, faults=frozenset(faults), form=form)
+
+    wanted = made if "fma" in made else f'"arith.extf"(%0) : ({kind}) -> {made} '
+    assert any(wanted in line for line in lines)
 
 
 @pytest.mark.parametrize(

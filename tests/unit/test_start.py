@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.device_image import DeviceImage
+from support.link_inputs import LinkInputs, target_of
 
 from mlir_offload.driver.build import subcommand
-from mlir_offload.toolchain.target import all_kinds
+from mlir_offload.offload.image import ImageKind
+from mlir_offload.toolchain.target import Kind, all_kinds
 
 SAXPY = Path(__file__).resolve().parents[2] / "docs" / "examples" / "saxpy.mlir"
 # The driver as it is, that tells what is loaded when its first program starts, and in the end.
@@ -72,6 +75,35 @@ READERS = frozenset(
 LINKING = frozenset(
     ("hashlib", "mlir_offload.driver.link.program", "mlir_offload.offload.link.coverage")
 )
+# A link of objects comes to these if kernels have one name, for AMD GPUs, and for other formats.
+SELDOM_LINKED = frozenset(
+    f"mlir_offload.{name}"
+    for name in (
+        "driver.link.relocatable",
+        "driver.link.to_object",
+        "driver.step.object_file",
+        "offload.host.embed",
+        "offload.container.bundle",
+        "offload.container.mob_archive",
+        "offload.container.scan",
+        "offload.device.spirv",
+        "offload.foreign_object",
+        "offload.link.folded",
+        "toolchain.bitcode.constant",
+        "toolchain.bitcode.metadata",
+        "toolchain.bitcode.reference",
+        "translate.cpu.replacement",
+        "translate.device_ir",
+        "translate.kind.cuda",
+        "translate.mlir.operation",
+    )
+)
+DEVICE_IR = """\
+target triple = "nvptx64-nvidia-cuda"
+target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
+define ptx_kernel void @k(ptr addrspace(1) %p) #0 { ret void }
+attributes #0 = { "target-cpu"="sm_80" }
+"""
 OTHER_KINDS = frozenset(
     f"mlir_offload.{name}"
     for name in (
@@ -128,6 +160,21 @@ def test_a_compilation_loads_what_it_needs_and_no_more(ends_at: str, tmp_path: P
     assert loaded.at_last >= LATER
 
 
+@pytest.mark.llvm(22)
+def test_a_link_of_objects_loads_what_it_needs_and_no_more(tmp_path: Path) -> None:
+    inputs = LinkInputs(22, tmp_path)
+    source, module = tmp_path / "k.device.ll", tmp_path / "k.bc"
+    source.write_text(DEVICE_IR)
+    inputs.run(inputs.llvm.prefix / "bin" / "llvm-as", source, "-o", module)
+    image = DeviceImage(target_of(Kind.CUDA), module.read_bytes(), ImageKind.BITCODE)
+    linked = inputs.host_object("k", [Kind.CUDA], ["k"], [image])
+    main = inputs.c_object("main", "int main(void) { return 0; }\n")
+    loaded = loaded_by(("--for-clang=22", str(main), str(linked), "-o", "k"), tmp_path)
+
+    assert SELDOM_LINKED & loaded.at_last == set()
+    assert "mlir_offload.toolchain.bitcode.skew" in loaded.at_last
+
+
 @pytest.mark.parametrize(
     "arguments", [("--help",), ("build", "--help"), ("--cmake-dir",)], ids=" ".join
 )
@@ -142,7 +189,9 @@ def test_what_compiles_nothing_loads_no_compiler(
 
 def test_what_is_not_loaded_exists() -> None:
     own = {
-        name for name in READERS | LINKING | OTHER_KINDS | NEVER | LATER if "mlir_offload" in name
+        name
+        for name in READERS | LINKING | SELDOM_LINKED | OTHER_KINDS | NEVER | LATER
+        if "mlir_offload" in name
     }
     assert [name for name in sorted(own) if importlib.util.find_spec(name) is None] == []
 

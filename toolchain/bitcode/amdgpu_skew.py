@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlir_offload.toolchain.amdgpu import CodeObjects, hidden_layout
-from mlir_offload.toolchain.bitcode.body import UnknownInstructionError
-from mlir_offload.toolchain.bitcode.constant import ConstantTable
+from mlir_offload.toolchain.bitcode import body as bitcode_body
+from mlir_offload.toolchain.bitcode import constant, metadata, reference
 from mlir_offload.toolchain.bitcode.global_value import BitcodeVariable
-from mlir_offload.toolchain.bitcode.metadata import MetadataTable
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
-from mlir_offload.toolchain.bitcode.reference import ReferenceGraph
 from mlir_offload.toolchain.skew.fact import HIDDEN_ARGUMENTS, Consumer, Skew
 from mlir_offload.toolchain.skew.identity import parse_signature
 from mlir_offload.toolchain.skew.limits import code_object_of
@@ -25,7 +23,7 @@ def check_code_object(module: BitcodeModule, consumer: Consumer) -> Iterator[Ske
     if not module.triple.startswith(_AMD):
         return
     made = code_object_of(consumer.llvm)
-    constants = ConstantTable(module)
+    constants = constant.ConstantTable(module)
     flag, wanted = _wanted(module, constants)
     version = made.made(flag, wanted) if flag else made.versions[-1]
     if wanted and wanted != version:
@@ -41,20 +39,20 @@ def check_code_object(module: BitcodeModule, consumer: Consumer) -> Iterator[Ske
         yield Skew("AM003", {"version": version, "known": known, "root": consumer.rocm.bitcode})
 
 
-def is_used(module: BitcodeModule, constants: ConstantTable, name: str) -> bool:
+def is_used(module: BitcodeModule, constants: constant.ConstantTable, name: str) -> bool:
     """Return whether something in a module refers to a global; True where that cannot be read."""
     numbers = [number for number, one in enumerate(module.symbols) if one.name == name]
     try:
-        return bool(ReferenceGraph(module, constants).used(numbers)) if numbers else False
-    except UnknownInstructionError:
+        return bool(reference.ReferenceGraph(module, constants).used(numbers)) if numbers else False
+    except bitcode_body.UnknownInstructionError:
         return True
 
 
-def _wanted(module: BitcodeModule, constants: ConstantTable) -> tuple[str, int]:
+def _wanted(module: BitcodeModule, constants: constant.ConstantTable) -> tuple[str, int]:
     """Return the flag and its version; without one '' and what its writer makes, 0 if that does not count."""
-    metadata = MetadataTable(module, constants)
+    table = metadata.MetadataTable(module, constants)
     for name in _FLAGS:
-        flag = metadata.flag(name)
+        flag = table.flag(name)
         if isinstance(flag, int):
             return name, flag // 100
     if any(one.name == _DEVICE_LIBRARY_ABI for one in module.symbols):
@@ -68,7 +66,7 @@ def _wanted(module: BitcodeModule, constants: ConstantTable) -> tuple[str, int]:
 
 
 def _device_library(
-    module: BitcodeModule, constants: ConstantTable, version: int, consumer: Consumer
+    module: BitcodeModule, constants: constant.ConstantTable, version: int, consumer: Consumer
 ) -> Iterator[Skew]:
     """Report a device library that reads other hidden arguments than there are.
 

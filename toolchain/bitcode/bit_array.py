@@ -6,11 +6,12 @@ bitstream: chunks whose highest bit says that another one follows.
 
 from __future__ import annotations
 
-import re
 from array import array
 from binascii import b2a_base64
 from collections.abc import Sequence
 from itertools import compress
+
+from mlir_offload.toolchain.pattern import pattern
 
 # base64 turns six bits into a letter, in C. These tables turn the letter into the number that it
 # represents, and the number into the character that `char6` of the bitstream gives it.
@@ -20,7 +21,7 @@ _TO_NUMBER = bytes.maketrans(_LETTERS, bytes(range(64)))
 _TO_CHAR6 = bytes.maketrans(bytes(range(64)), _CHAR6)
 _CONTINUED = bytes(range(32, 64))
 # The chunks of a number that does not fit in a byte: three or more, or two with a large second one.
-_LARGE = re.compile(rb"[\x20-\x3f]{2,}[\x00-\x1f]|[\x20-\x3f][\x08-\x1f]")
+_LARGE = pattern(rb"[\x20-\x3f]{2,}[\x00-\x1f]|[\x20-\x3f][\x08-\x1f]")
 _MAX_CHUNKS = 13
 _PIECE = 1 << 14
 _FEW = 64

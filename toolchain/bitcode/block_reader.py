@@ -70,37 +70,36 @@ class BlockReader(Iterator[Record | Block]):
 
     def __next__(self) -> Record | Block:
         """Return the next entry. Raises VerificationError where there should be one."""
-        begin = self.position
+        first, data, width = self.position, self._data, self._width
         try:
-            entry = self._next()
+            while True:
+                begin = self.position
+                self.position = begin + width
+                if self.position > self._end:
+                    raise self.malformed(begin, "it has no end")
+                at = begin >> 3
+                word = int.from_bytes(data[at : at + 5], "little") >> (begin & 7)
+                number = word & ((1 << width) - 1)
+                if number == ENTER_BLOCK:
+                    return self._inner_block()
+                if number == _END_BLOCK:
+                    break
+                if number >= _UNABBREVIATED:
+                    return self._record(begin, number)
+                self._define(begin)
         except ValueError as error:
-            raise self.malformed(begin, str(error)) from error
-        if entry is None:
-            raise StopIteration
-        if self.position <= self._end:
-            return entry
-        raise self.malformed(begin, "what is here leaves it")
+            raise self.malformed(first, str(error)) from error
+        self._check_end()
+        raise StopIteration
 
-    def _next(self) -> Record | Block | None:
-        data, width = self._data, self._width
-        while True:
-            begin = self.position
-            self.position = position = begin + width
-            if position > self._end:
-                raise self.malformed(begin, "it has no end")
-            at = begin >> 3
-            word = int.from_bytes(data[at : at + 5], "little") >> (begin & 7)
-            number = word & ((1 << width) - 1)
-            if number > _UNABBREVIATED:
-                return self._abbreviated(begin, number)
-            if number == _UNABBREVIATED:
-                return self._unabbreviated(begin)
-            if number == ENTER_BLOCK:
-                return self._inner_block()
-            if number == _END_BLOCK:
-                self._check_end()
-                return None
-            self._define(begin)
+    def _record(self, begin: int, number: int) -> Record:
+        if number == _UNABBREVIATED:
+            record = self._unabbreviated(begin)
+        else:
+            record = self._abbreviated(begin, number)
+        if self.position <= self._end:
+            return record
+        raise self.malformed(begin, "what is here leaves it")
 
     def _check_end(self) -> None:
         if -(-self.position // 32) * 32 != self._end:

@@ -267,10 +267,12 @@ class _ModuleWalk:
             reader.resume(known.position, known.abbreviations)
             for block in known.blocks:
                 self._take_block(block)
+            yield from reader
+            return
         for entry in reader:
             yield entry
             is_layout = isinstance(entry, Record) and entry.code == ModuleCode.DATA_LAYOUT
-            if is_layout and not known and reader.position - module.begin < _FRONT_BITS:
+            if is_layout and reader.position - module.begin < _FRONT_BITS:
                 self._note_front(reader)
 
     def _note_front(self, reader: BlockReader) -> None:

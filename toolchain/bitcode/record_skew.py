@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
+from functools import cache
 
 from msgspec import Struct, field
 
@@ -13,7 +14,12 @@ from mlir_offload.toolchain.bitcode.code import BlockId, ConstantCode, TypeCode
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
 from mlir_offload.toolchain.bitcode.retained import RetainedNodes
 from mlir_offload.toolchain.skew.fact import ORDERED_ACCESS, Consumer, Skew
-from mlir_offload.toolchain.skew.limits import LimitsTable, load_limits, newest_numbers
+from mlir_offload.toolchain.skew.limits import (
+    LimitsTable,
+    RetainedNode,
+    load_limits,
+    newest_numbers,
+)
 
 _CONSTANTS = {
     31: "getelementptr with inrange",
@@ -61,7 +67,6 @@ _NOUNDEF = 29
 _RANGE = 4
 # Flags of a call: the type of the function is in the record, as it is since LLVM 3.7, and fast-math flags precede it.
 _EXPLICIT_TYPE, _FAST_MATH = 1 << 15, 1 << 17
-_ORDERING = (FunctionCode.FENCE, FunctionCode.LOAD_ATOMIC, FunctionCode.STORE_ATOMIC)
 
 
 def check_records(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
@@ -105,8 +110,7 @@ class _RecordWalk(Struct):
             BlockId.FUNCTION: self._instruction,
         }
         release, limits = self.consumer.llvm, self.limits
-        newer = {code: row for code, row in limits.retained_nodes.items() if row.since > release}
-        self.nodes = RetainedNodes(newer)
+        self.nodes = RetainedNodes(_newer_nodes(release))
         if release >= limits.noundef_of_loads_since or release < limits.vector_range_since:
             self.looks |= {
                 BlockId.FUNCTION: self._counted,
@@ -192,16 +196,9 @@ class _RecordWalk(Struct):
             self._add("BC017", debug.name, function, values)
 
     def _instruction(self, record: Record, function: str) -> None:
-        if record.code == FunctionCode.GET_ELEMENT_POINTER:
-            self._address(record, function)
-        elif record.code == FunctionCode.CAST:
-            self._conversion(record, function)
-        elif record.code == FunctionCode.COMPARE:
-            self._comparison(record, function)
-        elif record.code == FunctionCode.ATOMIC:
-            self._atomic(record, function)
-        elif record.code in _ORDERING:
-            self._ordered(record, function)
+        look = _INSTRUCTIONS.get(record.code)
+        if look is not None:
+            look(self, record, function)
         elif record.code > self._newest("function_codes"):
             needed = self.limits.newest["function_codes"].first_release(record.code)
             is_debug = record.code in _DEBUG_RECORDS
@@ -294,6 +291,24 @@ class _RecordWalk(Struct):
     def _add(self, rule: str, construct: str, function: str, values: dict[str, object]) -> None:
         values |= {"construct": construct, "consumer": self.consumer.llvm}
         self.found.setdefault((rule, construct), Skew(rule, values, function))
+
+
+_INSTRUCTIONS: dict[int, Callable[[_RecordWalk, Record, str], None]] = {
+    FunctionCode.GET_ELEMENT_POINTER: _RecordWalk._address,  # noqa: SLF001 (of this module)
+    FunctionCode.CAST: _RecordWalk._conversion,  # noqa: SLF001
+    FunctionCode.COMPARE: _RecordWalk._comparison,  # noqa: SLF001
+    FunctionCode.ATOMIC: _RecordWalk._atomic,  # noqa: SLF001
+    FunctionCode.FENCE: _RecordWalk._ordered,  # noqa: SLF001
+    FunctionCode.LOAD_ATOMIC: _RecordWalk._ordered,  # noqa: SLF001
+    FunctionCode.STORE_ATOMIC: _RecordWalk._ordered,  # noqa: SLF001
+}
+
+
+@cache
+def _newer_nodes(release: int) -> Mapping[int, RetainedNode]:
+    """Return the nodes of debug information that a release does not take among what functions retain."""
+    nodes = load_limits().retained_nodes
+    return {code: row for code, row in nodes.items() if row.since > release}
 
 
 def _is_forward(value: int) -> bool:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mlir_offload.toolchain.bitcode import constant, data_layout, memory_effect, metadata, parameter
 from mlir_offload.toolchain.bitcode.amdgpu_skew import check_code_object, is_used
 from mlir_offload.toolchain.bitcode.attribute import FUNCTION_PLACE, Attribute
 from mlir_offload.toolchain.bitcode.code import TypeCode
-from mlir_offload.toolchain.bitcode.constant import ConstantTable
-from mlir_offload.toolchain.bitcode.data_layout import TypeSizes, parse_data_layout
 from mlir_offload.toolchain.bitcode.global_value import BitcodeFunction
-from mlir_offload.toolchain.bitcode.memory_effect import lost_effects
-from mlir_offload.toolchain.bitcode.metadata import MetadataTable
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
-from mlir_offload.toolchain.bitcode.parameter import copied_parameters
 from mlir_offload.toolchain.bitcode.record_skew import check_records
 from mlir_offload.toolchain.bitcode.type import BitcodeType
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
@@ -133,7 +129,7 @@ def _attribute(one: Attribute, function: str, consumer: Consumer) -> Skew | None
         rule, number = ("BC011", one.form) if known else ("BC010", one.kind)
         return Skew(rule, values | {"number": number, "newest": newest}, function)
     if one.kind == _MEMORY and isinstance(one.value, int):
-        lost = lost_effects(one.value, consumer.llvm)
+        lost = memory_effect.lost_effects(one.value, consumer.llvm)
         if lost:
             values = {"effects": ", ".join(lost), "consumer": release}
             return Skew("BC013", values, function)
@@ -192,7 +188,7 @@ def _parameters(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
             for name in annotated:
                 yield Skew("BC025", annotation_values(row, consumer), name)
             annotated.clear()
-        for function in copied_parameters(module, row.attribute):
+        for function in parameter.copied_parameters(module, row.attribute):
             if function.name not in annotated:
                 values = {"name": row.attribute, "consumer": consumer.llvm}
                 yield Skew("BC033", values, function.name)
@@ -226,7 +222,7 @@ def _intrinsics(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
             signature = module.types.spell(function.type)
             skew = check_intrinsic(function.name, signature, consumer, module.triple)
             # Bitcode keeps declarations that nothing calls.
-            if skew is not None and is_used(module, ConstantTable(module), function.name):
+            if skew is not None and is_used(module, constant.ConstantTable(module), function.name):
                 yield skew
 
 
@@ -291,7 +287,9 @@ def _resized(module: BitcodeModule, layout: str, other: str) -> tuple[int, int] 
     table = module.types
     if not any(map(_is_wide, table.types)):
         return None
-    was, becomes = (TypeSizes(table, parse_data_layout(one)) for one in (layout, other))
+    was, becomes = (
+        data_layout.TypeSizes(table, data_layout.parse_data_layout(one)) for one in (layout, other)
+    )
     for number, one in enumerate(table.types):
         if one.code in _STRUCTS:
             before, after = was(number), becomes(number)
@@ -300,5 +298,5 @@ def _resized(module: BitcodeModule, layout: str, other: str) -> tuple[int, int] 
     return None
 
 
-def _metadata(module: BitcodeModule) -> MetadataTable:
-    return MetadataTable(module, ConstantTable(module))
+def _metadata(module: BitcodeModule) -> metadata.MetadataTable:
+    return metadata.MetadataTable(module, constant.ConstantTable(module))

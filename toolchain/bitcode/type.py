@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Generic, TypeVar
@@ -14,12 +13,13 @@ from mlir_offload.toolchain.bitcode.block_reader import BlockReader
 from mlir_offload.toolchain.bitcode.code import TypeCode
 from mlir_offload.toolchain.bitcode.repeated import Content, read_repeated, records_in
 from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.pattern import pattern
 
 _Result = TypeVar("_Result")
 
 _MAX_DEPTH = 100
 _MAX_CHARACTERS = 1 << 20
-_PLAIN_NAME = re.compile(r"[-a-zA-Z$._][-a-zA-Z$._0-9]*")
+_PLAIN_NAME = pattern(r"[-a-zA-Z$._][-a-zA-Z$._0-9]*")
 _WORDS = {
     TypeCode.VOID: "void",
     TypeCode.FLOAT: "float",

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.pattern import pattern
 
 # How LLVM signs bitcode, MLIR its own, lld what it links: LLVM22.1.8, LLVM22.1.2-rust-1.95.0-stable,
 # LLVM13.0.0git, APPLE_1_1500.1.0.2.5_0.
-_SIGNATURE = re.compile(r"(?:LLVM|MLIR|LLD) ?(\d{1,4})\.(\d+)(?:\.(\d+))?(.*)", re.DOTALL)
+_SIGNATURE = pattern(r"(?:LLVM|MLIR|LLD) ?(\d{1,4})\.(\d+)(?:\.(\d+))?(.*)", re.DOTALL)
 _DEVELOPMENT = ("git", "svn", "rc")
 
 
@@ -87,6 +89,7 @@ class Signature(Struct, frozen=True):
     is_development: bool = False
 
 
+@lru_cache(maxsize=8)
 def parse_signature(text: str) -> Signature:
     """Return what a producer string tells."""
     match = _SIGNATURE.fullmatch(text)

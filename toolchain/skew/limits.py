@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from msgspec import Struct
@@ -116,7 +116,7 @@ class TextAttribute(Struct, frozen=True):
     effect: str
 
 
-class LimitsTable(Struct, frozen=True):
+class LimitsTable(Struct, frozen=True, dict=True):
     """All of it. `newest` are the highest numbers that a bitcode reader knows, by list.
 
     `readers` are the releases whose readers were measured.
@@ -164,12 +164,12 @@ class LimitsTable(Struct, frozen=True):
             and not (row.annotation in annotated and release >= row.annotation_since)
         )
 
-    @property
+    @cached_property
     def all_bounds_since(self) -> int:
         """Return the first release that reads all of the attributes."""
         return max(row.since for row in self.launch.values())
 
-    @property
+    @cached_property
     def all_annotations_since(self) -> int:
         """Return the first release that reads all of the annotations."""
         return max(row.annotation_since for row in self.launch.values())

@@ -10,10 +10,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.skew.identity import Severity
 from mlir_offload.toolchain.tables import load_table
 
-_NAME = re.compile(r"[A-Z]{2,4}\d{3}")
+_NAME = pattern(r"[A-Z]{2,4}\d{3}")
 _FIELDS = ("title", "severity", "message", "reason", "hint", "source")
 
 

@@ -21,6 +21,7 @@ from mlir_offload.toolchain.tables import load_table, table_cache, with_learned
 from mlir_offload.toolchain.target import Kind, sm_number
 from mlir_offload.translate.device_ir import (
     LINK_LIBRARY,
+    codegen_arguments,
     has_bulk_copies,
     internalized,
     with_alignment,
@@ -48,6 +49,8 @@ _EMISSION_KIND = ir_line(
 )
 # The first that has the instruction `redux`.
 _REDUX_SM = 80
+# PTX ISA 9.0, 9.7.4.4 (fma of half precision): "fma.rn.bf16 requires sm_80 or higher".
+_BFLOAT_FMA_SM = 80
 
 
 class DeviceCodegen(Struct, frozen=True):
@@ -158,7 +161,8 @@ def nvptx_assembly_command(
 
     `libdevice` is linked in as far as it is called, and made internal; pass None if it is not.
     """
-    return _clang_command(llvm, (*_target_flags(codegen), "-S"), source, output, codegen, libdevice)
+    flags = (*_target_flags(codegen), "-S", *codegen_arguments(llvm.version.major))
+    return _clang_command(llvm, flags, source, output, codegen, libdevice)
 
 
 def nvptx_bitcode_command(
@@ -173,7 +177,8 @@ def nvptx_object_command(
     llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
 ) -> Command:
     """Return the command that compiles a device module to a relocatable cubin, by the ptxas that clang finds."""
-    return _clang_command(llvm, (*_target_flags(codegen), "-c"), source, output, codegen, libdevice)
+    flags = (*_target_flags(codegen), "-c", *codegen_arguments(llvm.version.major))
+    return _clang_command(llvm, flags, source, output, codegen, libdevice)
 
 
 def cubin_command(
@@ -250,6 +255,10 @@ class _Cuda(KindLowering):
         "AMD GPUs",
         "convert-gpu-to-nvvm",
     )
+
+    def has_bfloat_fma(self, arch: str, /) -> bool:
+        """Return whether the GPU has `fma.rn.bf16`; for others LLVM 19 and 22 make one of f32."""
+        return sm_number(arch) >= _BFLOAT_FMA_SM
 
     def lowering(self, needs: Collection[str], arch: str, /) -> DeviceLowering:
         """Return how a module is lowered: with `redux` where the GPU has it."""

@@ -20,6 +20,7 @@ from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE, Kind
 from mlir_offload.translate.device_ir import (
     LINK_LIBRARY,
+    codegen_arguments,
     internalized,
     with_dynamic_shared,
     with_flushing_functions,
@@ -110,7 +111,8 @@ def amdgpu_image_command(
         for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(library))
     )
     head = (str(llvm.tool("clang")), f"--target={AMDGPU_TRIPLE}", "-x", "ir", "-c")
-    form = ("-emit-llvm",) if output.suffix == ".bc" else ()
+    is_bitcode = output.suffix == ".bc"
+    form = ("-emit-llvm",) if is_bitcode else codegen_arguments(llvm.version.major)
     debug = ("-g",) if codegen.debug else ()
     flags = (f"-mcpu={codegen.arch}", f"-O{codegen.opt_level}", "-nogpulib", "-Wno-override-module")
     arguments = (*debug, *linked, *codegen.arguments)
@@ -172,6 +174,10 @@ class _Hip(KindLowering):
     def form(self, arch: str, /) -> DeviceForm:
         """Return the form for the wavefronts of the GPU."""
         return DeviceForm(ROCDL, wavefront_size(arch))
+
+    def has_bfloat_fma(self, _arch: str, /) -> bool:
+        """Return that LLVM 19 and 22 make one of f32, for gfx950 too."""
+        return False
 
     def lowering(self, _needs: Collection[str], arch: str, /) -> DeviceLowering:
         """Return how a module is lowered for the chip."""

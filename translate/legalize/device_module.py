@@ -26,6 +26,7 @@ from mlir_offload.translate.kind_lowering import (
     DeviceForm,
     TargetAttribute,
     compatible_targets,
+    fuse_bfloat,
 )
 from mlir_offload.translate.legalize.kernel_form import KernelForms
 from mlir_offload.translate.legalize.unsupported_ops import (
@@ -119,6 +120,8 @@ _NOT_AMDGPU = {
     "math.fma": "math.fused",
 }
 _REDUCTION = "gpu.subgroup_reduce"
+# A fault of the back ends of some targets: they round a product and sum of bf16 twice.
+_SHORT_FMA = "bfloat_fma"
 # There is one before the lowering only if a pipeline of the user has lowered a structure.
 _EXTRACTION = "llvm.extractvalue"
 _MATH, _BFLOAT = "math.", "bf16"
@@ -262,6 +265,8 @@ def patterns_for(form: DeviceForm, faults: frozenset[str]) -> dict[str, str]:
         found = {**_PATTERNS, "math.isinf": "math.is_infinite"}
     else:
         found = {**_PATTERNS, **_NOT_AMDGPU}
+    if _SHORT_FMA in faults:
+        found["math.fma"] = "math.exactly_fused"
     if not form.has_assertions:
         found["cf.assert"] = "assertion.printed_assertion"
     elif not form.is_amdgpu:
@@ -335,7 +340,8 @@ class DeviceRules(Struct, frozen=True):
         """Return a module in one of the forms."""
         made = operation.clone() if len(self.forms) > 1 else operation
         mark_lowered_kernels(made, form)
-        expand_device_operations(made, locations=self.locations, faults=self.faults, form=form)
+        faults = self.faults if fuse_bfloat(self.targets, form) else self.faults | {_SHORT_FMA}
+        expand_device_operations(made, locations=self.locations, faults=faults, form=form)
         return made
 
 

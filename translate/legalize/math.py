@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from mlir_offload.translate.kind_lowering import SPIRV_FORM
 from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
@@ -18,6 +19,8 @@ _EXPONENTS = {
 }
 _BFLOAT = "bf16"
 _HALF = "f16"
+# Ordered predicates of arith.cmpf.
+_GREATER, _UNEQUAL = 2, 6
 # Operations of the LLVM dialect whose names differ from those of math.
 _OF_LLVM = {
     "llvm.frem": "arith.remf",
@@ -36,19 +39,21 @@ def of_llvm(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def fused(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Make a product and sum of f16 LLVM's own: convert-gpu-to-nvvm makes one of f32, which it rounds again.
+    """Make a product and sum of 16 bits LLVM's own: convert-gpu-to-nvvm makes one of f32, which it rounds again.
 
-    That of bf16 stays: LLVM 15 and 16 have no code for it.
+    Those of bf16 for SPIR-V are computed as f32.
     """
     (kind,) = operation.result_types
     vector = parse_shaped(kind, "vector")
+    element = vector.element if vector else kind
     count = prod(size or 0 for size in vector.sizes) if vector else 1
-    if (vector.element if vector else kind) != _HALF or count == 0:
+    is_short = element == _HALF or (element == _BFLOAT and rewriter.form != SPIRV_FORM)
+    if not is_short or count == 0:
         rewriter.insert(operation)
         return
     operands, flat = operation.operands, kind
     if vector and len(vector.sizes) != 1:
-        flat = f"vector<{count}x{_HALF}>"
+        flat = f"vector<{count}x{element}>"
         casts = (rewriter.value("vector.shape_cast", (value,), flat) for value in operands)
         operands = tuple(casts)
     flags = operation.properties.get("fastmath")
@@ -57,6 +62,40 @@ def fused(rewriter: DeviceRewriter, operation: Operation) -> None:
     if flat != kind:
         made = rewriter.value("vector.shape_cast", (made,), kind)
     rewriter.replace(operation, (made,))
+
+
+def exactly_fused(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Compute a product and sum of bf16 in f64: back ends without an instruction do in f32, and round again.
+
+    The product is exact; the sum is rounded to odd, so that rounding it again is harmless (Boldo and
+    Melquiond, "Emulation of FMA and correctly rounded sums", 2008). Its error is Knuth's TwoSum.
+    """
+    (kind,) = operation.result_types
+    vector = parse_shaped(kind, "vector")
+    if (vector.element if vector else kind) != _BFLOAT:
+        fused(rewriter, operation)
+        return
+    wide, bits, truth = (kind.replace(_BFLOAT, word) for word in ("f64", "i64", "i1"))
+    first, second, third = (convert(rewriter, "extf", one, wide) for one in operation.operands)
+    product = binary(rewriter, "mulf", first, second)
+    total = binary(rewriter, "addf", product, third)
+    added = binary(rewriter, "subf", total, product)
+    lost = binary(rewriter, "subf", product, binary(rewriter, "subf", total, added))
+    error = binary(rewriter, "addf", lost, binary(rewriter, "subf", third, added))
+    zero, one = (
+        constant(rewriter, f"dense<{text}>" if vector else text, type_)
+        for text, type_ in (("0.0", wide), ("1", bits))
+    )
+    inexact, grows, positive = (
+        rewriter.value("arith.cmpf", (value, zero), truth, {"predicate": f"{order} : i64"})
+        for value, order in ((error, _UNEQUAL), (error, _GREATER), (total, _GREATER))
+    )
+    # Towards zero, as -1 where the error says so, then to odd.
+    step = convert(rewriter, "extsi", binary(rewriter, "xori", grows, positive), bits)
+    whole = convert(rewriter, "bitcast", total, bits)
+    odd = binary(rewriter, "ori", binary(rewriter, "addi", whole, step), one)
+    chosen = convert(rewriter, "bitcast", select(rewriter, inexact, odd, whole), wide)
+    rewriter.replace(operation, (convert(rewriter, "truncf", chosen, kind),))
 
 
 def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.translate.mlir.syntax import MLIR, parse_symbol, tokens
 
-_FUNCTION = re.compile(r"^[ \t]*(?:func|gpu|llvm)\.func\b", re.MULTILINE)
-_DEFINITION = re.compile(r"\.(?:func|global)\b[^\n@]*$")
+_FUNCTION = pattern(r"^[ \t]*(?:func|gpu|llvm)\.func\b", re.MULTILINE)
+_DEFINITION = pattern(r"\.(?:func|global)\b[^\n@]*$")
 
 
 def find_symbol(text: str, name: str, *, is_definition: bool) -> tuple[int, int] | None:

@@ -1,0 +1,55 @@
+"""Ranges of thread IDs: those of which only addresses are made get that of any block.
+
+Where a block is known to have 32 threads along x, LLVM joins `32 * block + thread` by `or disjoint` instead of `add`.
+The back ends fuse fewer instructions with an `or`, and ptxas and loops over addresses do not see a sum in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import Attribute
+
+_IDS = ("nvvm.read.ptx.sreg.tid.", "rocdl.workitem.id.")
+# As LLVM 22 spells it; for AMD GPUs, LLVM 19 has an array, and makes less of it.
+_RANGE = "#llvm.constant_range<i32, 0, "
+_ONE, _ANY = f"{_RANGE}1>", Attribute(f"{_RANGE}1024>")
+_ADDRESS, _COMPARISON, _CONSTANT = "llvm.getelementptr", "llvm.icmp", "llvm.mlir.constant"
+_SUMS = frozenset(f"llvm.{name}" for name in ("add", "sub", "mul", "shl", "sext", "zext", "trunc"))
+_EQUALITIES = frozenset({0, 1})  # LLVM::ICmpPredicate: eq, ne
+
+
+def widen_ranges(functions: Iterable[Operation]) -> None:
+    """Widen the range of each thread ID that decides nothing: sums with other values make addresses only."""
+    for function in functions:
+        inside = function.walk_inside()
+        ids = {
+            one.result_text: one
+            for one in inside
+            if one.name.startswith(_IDS) and one.attribute("range").startswith(_RANGE)
+            if one.attribute("range") != _ONE
+        }
+        for name in ids.keys() - _deciding(inside, ids) if ids else ():
+            ids[name].set_attribute("range", _ANY)
+
+
+def _deciding(operations: Iterable[Operation], ids: Iterable[str]) -> set[str]:
+    """Return the IDs whose range may decide what an operation does, alone or with constants and other IDs."""
+    made_of = {name: {name} for name in ids}
+    deciding = set[str]()
+    for operation in operations:
+        if operation.name == _CONSTANT:
+            made_of[operation.result_text] = set()
+        names = operation.operand_names
+        used = set[str]().union(*(made_of.get(name, ()) for name in names))
+        is_known = all(name in made_of for name in names)
+        if operation.name in _SUMS:
+            if used and is_known:
+                made_of[operation.result_text] = used
+        elif operation.name == _COMPARISON:
+            if is_known and operation.attribute("predicate").integer not in _EQUALITIES:
+                deciding |= used
+        elif operation.name != _ADDRESS:
+            deciding |= used
+    return deciding
