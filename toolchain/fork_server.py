@@ -43,11 +43,7 @@ class Fork(Struct, eq=False):
 
     def wait(self, limit_s: float | None = None) -> int | None:
         """Return its exit status (negative: signal), None if it is unknown, or at the time limit."""
-        polled = select.poll()
-        polled.register(self._answers, select.POLLIN)
-        if not polled.poll(None if limit_s is None else 1000 * limit_s):
-            return None
-        status = _read_answer(self._answers)
+        status = _read_answer(self._answers) if _wait_for(self._answers, limit_s) else None
         return None if status is None else os.waitstatus_to_exitcode(status)
 
     def printed(self) -> tuple[str, str]:
@@ -108,6 +104,13 @@ def _no_errors() -> contextlib.AbstractContextManager[None]:
     return contextlib.suppress(OSError)
 
 
+def _wait_for(descriptor: int, limit_s: float | None) -> bool:
+    """Wait until there is something to read; say whether there is, at the time limit."""
+    polled = select.poll()
+    polled.register(descriptor, select.POLLIN)
+    return bool(polled.poll(None if limit_s is None else 1000 * limit_s))
+
+
 def _read_answer(descriptor: int) -> int | None:
     data = os.read(descriptor, _ANSWER.size)
     return _ANSWER.unpack(data)[0] if len(data) == _ANSWER.size else None
@@ -136,9 +139,11 @@ class ForkServers(Struct):
         if program not in self.entries:
             return None
         name, entry = self.entries[program]
-        if name not in self._servers:
-            self._servers[name] = self._open(name, environment, start)
-        return self._servers[name], entry
+        with _no_errors():
+            if name not in self._servers:
+                self._servers[name] = self._open(name, environment, start)
+            return self._servers[name], entry
+        return None
 
     def _open(self, program: str, environment: Mapping[str, str], start: Start) -> ForkServer:
         before = environment.get(_PRELOAD)
@@ -203,3 +208,10 @@ def end(fork: Fork, grace_s: float) -> None:
             os.killpg(fork.pid, number)
         if fork.wait(limit_s) is not None:
             return
+    # Its server has ended, which would have told of its end.
+    with contextlib.suppress(OSError):
+        process = os.pidfd_open(fork.pid)
+        try:
+            _wait_for(process, None)
+        finally:
+            os.close(process)

@@ -54,9 +54,9 @@ class Command(Struct, frozen=True):
 
     @property
     def needs_start(self) -> bool:
-        """Return whether a fork of the loaded program would not do the same, or could not be ended in time."""
-        loads_otherwise = any(name.startswith(_LOADER) for name, _ in self.environment)
-        return loads_otherwise or bool(self.inherited) or self.limit_s is not None
+        """Return whether a fork of the loaded program would not do the same, or not end in time."""
+        is_bound = bool(self.inherited) or self.limit_s is not None
+        return is_bound or any(name.startswith(_LOADER) for name, _ in self.environment)
 
     def __str__(self) -> str:
         """Return a line that can be pasted into a shell."""
@@ -106,10 +106,9 @@ class ProcessRunner(Struct):
         longer than it may, InputOutputError where a limit of the system ended it, KeyboardInterrupt where all were told to stop: how this one ended means
         nothing then.
         """
-        if input_text is None:
-            completed = self._run_fork(command)
-            if completed is not None:
-                return completed
+        completed = self._run_fork(command) if input_text is None else None
+        if completed is not None:
+            return completed
         child = self._start(command, has_input=input_text is not None)
         try:
             stdout, stderr = child.communicate(input_text, timeout=command.limit_s)
@@ -132,9 +131,9 @@ class ProcessRunner(Struct):
         return Completed(command, child.returncode, stdout, stderr)
 
     def _run_fork(self, command: Command) -> Completed | None:
-        """Run the command in a fork of the loaded program; return None unless that ended well.
+        """Run the command in a fork; return None unless that ended well: it is started then.
 
-        It is started then: what an error looks like is the program's own matter.
+        What an error looks like is the program's own matter.
         """
         if self.fork_servers is None or command.needs_start:
             return None
@@ -143,6 +142,8 @@ class ProcessRunner(Struct):
             return None
         try:
             status = fork.wait()
+            if status is None:
+                fork_server.end(fork, _GRACE_S)
             printed = fork.printed()
         except KeyboardInterrupt:
             fork_server.end(fork, _GRACE_S)
@@ -323,16 +324,16 @@ def _open(
 
 def _open_server(program: str, environment: Mapping[str, str], socket: int) -> Callable[[], object]:
     """Start a program that becomes a fork server. If it does not, nobody is interested in what it does."""
-    null = subprocess.DEVNULL
-    return subprocess.Popen(
+    child = subprocess.Popen(
         (program,),
-        stdin=null,
-        stdout=null,
-        stderr=null,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         env=environment,
         pass_fds=(socket,),
         process_group=0,
-    ).wait
+    )
+    return child.wait
 
 
 def _set_priority(command: Command, pid: int) -> None:

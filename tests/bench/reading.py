@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,10 +62,18 @@ class Row(Struct, frozen=True):
     start: Sequence[str | Path] = ()
 
 
-def measure(argv: Sequence[str | Path], runs: int) -> Cost:
-    """Return the least time and the most memory of a command, after one run to warm up."""
-    costs = [run_once([str(word) for word in argv]) for _ in range(runs + 1)][1:]
-    return Cost(min(one.seconds for one in costs), max(one.peak_bytes for one in costs))
+def measure(commands: Sequence[Sequence[str | Path]], runs: int) -> list[Cost]:
+    """Return the least time and the most memory of each command; they take turns, after one run to warm up."""
+    costs: list[list[Cost]] = [[] for _ in commands]
+    for turn in range(runs + 1):
+        for found, argv in zip(costs, commands, strict=True):
+            cost = run_once([str(word) for word in argv])
+            if turn:
+                found.append(cost)
+    return [
+        Cost(min(one.seconds for one in found), max(one.peak_bytes for one in found))
+        for found in costs
+    ]
 
 
 def run_once(argv: Sequence[str]) -> Cost:
@@ -141,14 +149,16 @@ def _mebibytes(path: Path) -> str:
     return f"{path.stat().st_size / (1 << 20):.1f} MiB"
 
 
-def show(row: Row, measured: Callable[[Sequence[str | Path]], Cost]) -> None:
+def show(row: Row, runs: int) -> None:
     """Print a row of the table."""
-    ours, theirs = measured(row.ours), measured(row.theirs)
-    start = measured(row.start).seconds if row.start else 0.0
+    ours, theirs, *started = measure(
+        [row.ours, row.theirs, *([row.start] if row.start else [])], runs
+    )
+    start = started[0].seconds if started else 0.0
     time_ratio = (ours.seconds - start) / theirs.seconds
     what = f"{row.their_name}, without start-up" if row.start else row.their_name
     memory = ours.peak_bytes / theirs.peak_bytes
-    cells = (row.name, f"{ours.seconds:.2f} s", what, f"{time_ratio:.1f}", f"{memory:.2f}")
+    cells = (row.name, f"{ours.seconds:.2f} s", what, f"{time_ratio:.2f}", f"{memory:.2f}")
     sys.stdout.write(f"| {' | '.join(cells)} |\n")
     sys.stdout.flush()
 
@@ -169,7 +179,7 @@ def main() -> None:
         link = link_row(driver, work, int(options.llvm.name.rpartition("-")[2]))
         rows = [*reading_rows(driver, options.cache, options.llvm, work / "n0.o"), link]
         for row in rows:
-            show(row, lambda argv: measure(argv, options.runs))
+            show(row, options.runs)
 
 
 if __name__ == "__main__":

@@ -163,10 +163,14 @@ def test_a_command_whose_server_is_killed_is_started_again(
 ) -> None:
     done = loaded.run(
         _shell(
-            "test -e ran && echo $PPID && exit; touch ran; kill -KILL $PPID; sleep 60", cwd=tmp_path
+            "test -e ran && echo $PPID && exit; echo $$ >ran; kill -KILL $PPID; sleep 60",
+            cwd=tmp_path,
         )
     )
     assert _is_started(done)
+    # Ended; whoever takes over orphans may not have waited for it yet.
+    status = Path("/proc", (tmp_path / "ran").read_text().strip(), "stat")
+    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_a_preloaded_library_of_the_user_stays(
