@@ -29,6 +29,7 @@ from mlir_offload.driver.option.command_line import (
 from mlir_offload.driver.option.table import COMPILER, are_set
 from mlir_offload.driver.step import parse
 from mlir_offload.driver.system.parallel import interruptible
+from mlir_offload.driver.system.workspace import remove_directories_left
 from mlir_offload.driver.tools import cache_key, choose, releases, toolchain_id, version
 from mlir_offload.toolchain import limit
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
@@ -86,14 +87,17 @@ def _guarded(arguments: tuple[str, ...], fork_servers: ForkServers | None = None
     report().start(MessageOptions(), os.environ)
     status = _caught(partial(_run_subcommand, arguments, runner), runner)
     status = _caught(partial(_finish, status), runner)
-    runner.close()
+    remove_directories_left()
     return status
 
 
 def _caught(action: Callable[[], int], runner: ProcessRunner) -> int:
     try:
         with interruptible(runner):
-            return action()
+            try:
+                return action()
+            finally:
+                runner.close()
     except MlirOffloadError as error:
         show_error(error)
         return error.exit_status

@@ -162,13 +162,16 @@ class ForkServers(Struct):
         return SharedServers(str(self.library), dict(self.entries), sockets)
 
     def close(self) -> None:
-        """Let all servers end, and wait for that: what they took of the processor counts as ours."""
-        servers = list(self._servers.values())
-        self._servers.clear()
-        for server in servers:
+        """Let all servers end, and wait for that: what they took of the processor counts as ours.
+
+        May be called again where it was interrupted.
+        """
+        for server in self._servers.values():
             server.close()
-        for server in servers:
+        while self._servers:
+            name, server = next(iter(self._servers.items()))
             server.wait()
+            del self._servers[name]
 
 
 class SharedServers(Struct, frozen=True):

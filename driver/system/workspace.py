@@ -129,6 +129,10 @@ def _is_at(descriptor: int, place: Path) -> bool:
         return False
 
 
+# The directories of this process that are not removed yet.
+_made: set[Path] = set()
+
+
 @contextlib.contextmanager
 def locked_temporary_directory(parent: Path) -> Iterator[Path]:
     """Yield a new directory that is removed at the end, with those that killed processes left.
@@ -140,6 +144,7 @@ def locked_temporary_directory(parent: Path) -> Iterator[Path]:
     while not is_locked:
         # The name is known before there is a directory: a signal may come behind any instruction.
         path, descriptor = parent / f"{prefix}{_random_word()}", _NONE
+        _made.add(path)
         try:
             path.mkdir(mode=_PRIVATE)
             # Who removes what is left may be quicker than we open it, or lock it.
@@ -151,7 +156,15 @@ def locked_temporary_directory(parent: Path) -> Iterator[Path]:
                 yield path
         finally:
             _remove_directory(path, descriptor)
+            _made.discard(path)
     _sweep(parent, prefix)
+
+
+def remove_directories_left() -> None:
+    """Remove the directories of this process whose context a signal left without its end."""
+    for path in list(_made):
+        remove_tree(path)
+        _made.discard(path)
 
 
 def remove_tree(path: str | Path) -> None:

@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -112,3 +113,42 @@ def test_a_signal_leaves_nothing(
     assert _temporary(folder) == []
     made = [path for path in (folder / "out").iterdir() if path.stat().st_size == 0]
     assert made == []
+
+
+# A signal that comes just before the end of a block is heard before what ends the block has begun.
+_INTERRUPTED_END = """\
+from mlir_offload.driver import cli
+from mlir_offload.driver.compile import context
+
+made, open_workspace = [], context.open_workspace
+
+class Workspace:
+    def __init__(self, *given):
+        self.workspace = open_workspace(*given)
+        made.append(self.workspace)
+
+    def __enter__(self):
+        return self.workspace.__enter__()
+
+    def __exit__(self, *_):
+        raise KeyboardInterrupt
+
+context.open_workspace = Workspace
+cli.main(["-c", "--offload-arch=sm_90", "saxpy.mlir", "-o", "out.o"])
+"""
+
+
+def test_a_signal_at_the_end_of_the_work_leaves_no_directory(sources: Path, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    path = str(Path(__file__).resolve().parents[2] / ".importroot")
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_END],
+        cwd=sources,
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 130, done.stderr
+    assert list(temporary.iterdir()) == []
