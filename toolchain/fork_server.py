@@ -211,7 +211,7 @@ def end(fork: Fork, grace_s: float) -> None:
             os.killpg(fork.pid, number)
         if fork.wait(limit_s) is not None:
             return
-    # Its server has ended, which would have told of its end.
+    # The server, which reports ends of forks, has ended itself.
     with contextlib.suppress(OSError):
         process = os.pidfd_open(fork.pid)
         try:

@@ -1,7 +1,7 @@
 """A whole call that `--cache` keeps, and that is looked up before any tool runs.
 
-ccache keeps it as it keeps the result of a step. The compiler that it is told to run only copies what
-this call has made: a look-up that finds nothing fails, and of a failure ccache keeps nothing.
+ccache stores it as it stores the result of a step. The compiler that ccache runs only copies the result of this call. A
+look-up without a result fails, and ccache does not store a failure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FORMAT = "mlir-offload call 1"
 # `#nvvm.target` and the like may name libraries.
 _ATTACHED = b".target"
 _KEY, _MADE, _KEPT = "call.i", "call.made", "call.o"
-# Its text is the same for each call, as ccache may be told to look at it.
+# The text is the same for each call, because ccache may be configured to hash it.
 _COPY = f'#!/bin/sh\nexec cp "${{0%/*}}/{_MADE}" "${{0%/*}}/{_KEPT}"\n'
 
 
