@@ -140,10 +140,13 @@ class ForkServers(Struct):
             return None
         name, entry = self.entries[program]
         with _no_errors():
-            if name not in self._servers:
-                self._servers[name] = self._open(name, environment, start)
-            return self._servers[name], entry
+            return self._server(name, environment, start), entry
         return None
+
+    def _server(self, name: str, environment: Mapping[str, str], start: Start) -> ForkServer:
+        if name not in self._servers:
+            self._servers[name] = self._open(name, environment, start)
+        return self._servers[name]
 
     def _open(self, program: str, environment: Mapping[str, str], start: Start) -> ForkServer:
         before = environment.get(_PRELOAD)
@@ -155,10 +158,8 @@ class ForkServers(Struct):
 
     def share(self, environment: Mapping[str, str], start: Start) -> SharedServers:
         """Start all servers; return what lets another process use them that inherits the descriptors."""
-        for name in sorted({name for name, _ in self.entries.values()}):
-            if name not in self._servers:
-                self._servers[name] = self._open(name, environment, start)
-        sockets = {name: server.descriptor for name, server in self._servers.items()}
+        names = sorted({name for name, _ in self.entries.values()})
+        sockets = {name: self._server(name, environment, start).descriptor for name in names}
         return SharedServers(str(self.library), dict(self.entries), sockets)
 
     def close(self) -> None:

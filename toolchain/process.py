@@ -87,11 +87,9 @@ class Runner(Protocol):
 
 
 class ProcessRunner(Struct):
-    """Run real programs, each in a process group of its own, so that all can be ended together.
+    """Run real programs, each in a process group of its own, so that all can be ended together."""
 
-    Those that have a fork server are loaded once.
-    """
-
+    # Of programs that are loaded once.
     fork_servers: ForkServers | None = None
     _children: set[subprocess.Popen[str] | Fork] = field(default_factory=set)
     # Reentrant: a signal handler calls stop() in the thread that may hold the lock.
@@ -240,6 +238,7 @@ class ProcessRunner(Struct):
         if self._stopping:
             fork_server.end(fork, _GRACE_S)
             self.forget(fork)
+            fork.close()
             raise KeyboardInterrupt
         _set_priority(command, fork.pid)
         return fork
