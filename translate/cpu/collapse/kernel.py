@@ -19,7 +19,8 @@ from mlir_offload.translate.cpu.collapse.piece import (
     condition_of,
     is_meeting,
 )
-from mlir_offload.translate.cpu.collapse.place import SUBGROUP, BlockPlace
+from mlir_offload.translate.cpu.collapse.place import LARGEST_BLOCK, SUBGROUP, BlockPlace
+from mlir_offload.translate.cpu.collapse.row import RowWriter
 from mlir_offload.translate.cpu.collapse.shape import Geometry, Shapes
 from mlir_offload.translate.cpu.collapse.writer import StripWriter
 
@@ -39,8 +40,6 @@ _WAITING_ELSEWHERE = "mo.device.convergent."
 _PRINT = "mo_cpu_vprintf"
 _ROWS = frozenset(("tid.y", "tid.z"))
 _ITEM = ".item"
-REST = ".rest"
-"""Behind a kernel's name: what runs the blocks that the collapsed code does not, for `finish_cpu_ir`."""
 _LANES = 32
 # As many as a row of a small block in two dimensions has.
 _LANES_OF_A_TILE = 16
@@ -59,6 +58,13 @@ class Outcome(Struct, frozen=True):
     line: int = 0
 
 
+class _Plan(Struct, frozen=True):
+    """Whether a kernel is collapsed over strips or written for whole rows, and why."""
+
+    is_collapsed: bool
+    reason: str
+
+
 def collapse_module(
     module: Module, kernels: Sequence[str], lanes: int | None = None
 ) -> list[Outcome]:
@@ -68,7 +74,7 @@ def collapse_module(
     """
     run_passes(module, _INLINE)
     waiting = _waiting_functions(module)
-    chosen: list[tuple[str, str]] = []
+    chosen: list[tuple[str, _Plan]] = []
     outcomes: dict[str, Outcome] = {}
     others: list[Function] = []
     for kernel in kernels:
@@ -76,7 +82,7 @@ def collapse_module(
         if item is None:
             continue
         try:
-            chosen.append((kernel, _reason_to_collapse(item, module, waiting)))
+            chosen.append((kernel, _plan(item, module, waiting)))
         except CannotCollapseError as error:
             outcomes[kernel] = Outcome(
                 kernel, is_collapsed=False, reason=str(error), line=_line(item)
@@ -84,8 +90,8 @@ def collapse_module(
             others.append(item)
     if chosen:
         _prepare(module, others)
-    for kernel, reason in chosen:
-        outcomes[kernel] = _collapse(module, kernel, reason, lanes)
+    for kernel, plan in chosen:
+        outcomes[kernel] = _collapse(module, kernel, plan, lanes)
     run_passes(module, "function(instnamer)")
     module.verify()
     return [outcomes[kernel] for kernel in kernels if kernel in outcomes]
@@ -107,47 +113,46 @@ def _line(function: Function) -> int:
     return function.context.library.call("DISubprogramGetLine", found) if found else 0
 
 
-def _reason_to_collapse(item: Function, module: Module, waiting: frozenset[str]) -> str:
-    """Return why a kernel gains by it. Raises CannotCollapseError if it does not, or cannot be."""
+def _plan(item: Function, module: Module, waiting: frozenset[str]) -> _Plan:
+    """Return how a kernel is written. Raises CannotCollapseError if only fibers can run it."""
     if any(name in waiting or _needs_fibers(name) for name in _callees(item)):
         msg = "it calls a function that waits for other threads"
         raise CannotCollapseError(msg)
     graph = Graph(item)
     shapes = Shapes(graph, module, Geometry(SUBGROUP, is_row=True))
-    if any(_may_wait(graph, shapes, body) for body in graph.loops.values()):
+    may_wait = any(_may_wait(graph, shapes, body) for body in graph.loops.values())
+    must_be_strips = _must_be_strips(graph, shapes)
+    if may_wait and must_be_strips:
         msg = "a loop may wait for another thread of the strip"
         raise CannotCollapseError(msg)
     if any(piece.collective is not None for piece in graph.order):
-        return "it has subgroup operations"
-    if _leaves_early(graph, shapes):
-        return "threads leave before a barrier"
-    return _reason_for_speed(item, graph, shapes)
+        return _Plan(True, "it has subgroup operations")
+    if must_be_strips:
+        return _Plan(True, "threads leave before a barrier")
+    if may_wait:
+        return _Plan(False, "a loop may wait for another thread of the strip")
+    return _fastest(item, graph, shapes)
 
 
-def _reason_for_speed(item: Function, graph: Graph, shapes: Shapes) -> str:
-    """Return why a kernel becomes faster that other code can run too; raises as above."""
+def _fastest(item: Function, graph: Graph, shapes: Shapes) -> _Plan:
+    """Return how a kernel is fastest that can be run both ways."""
     if item.subprogram:
-        msg = "a debugger stops in the loops over threads"
-        raise CannotCollapseError(msg)
+        return _Plan(False, "a debugger stops in the loops over threads")
     if _PRINT in _callees(item):
-        msg = "it prints, one thread after the other"
-        raise CannotCollapseError(msg)
+        return _Plan(False, "it prints, one thread after the other")
     if not graph.loops:
-        msg = "the loop over threads is vectorized as it is"
-        raise CannotCollapseError(msg)
+        return _Plan(False, "the loop over threads is vectorized as it is")
     if any(not _is_shared(graph, shapes, body) for body in graph.loops.values()):
-        msg = "the number of iterations of a loop differs between threads"
-        raise CannotCollapseError(msg)
+        return _Plan(False, "the number of iterations of a loop differs between threads")
     if any(not any(p.is_barrier for p in body) for body in graph.loops.values()):
-        return "it has loops whose iterations all threads share"
+        return _Plan(True, "it has loops whose iterations all threads share")
     if _has_nested_branches(graph, shapes):
-        return "it has nested divergent branches"
-    msg = "the loops over threads between barriers are vectorized as they are"
-    raise CannotCollapseError(msg)
+        return _Plan(True, "it has nested divergent branches")
+    return _Plan(False, "the loops over threads between barriers are vectorized as they are")
 
 
-def _must_collapse(graph: Graph, shapes: Shapes) -> bool:
-    """Say whether only fibers could run the kernel otherwise."""
+def _must_be_strips(graph: Graph, shapes: Shapes) -> bool:
+    """Say whether plain loops over threads cannot run the kernel."""
     has_subgroups = any(piece.collective is not None for piece in graph.order)
     return has_subgroups or _leaves_early(graph, shapes)
 
@@ -232,29 +237,31 @@ def _waiting_functions(module: Module) -> frozenset[str]:
         waiting |= callers
 
 
-def _collapse(module: Module, kernel: str, reason: str, lanes: int | None) -> Outcome:
+def _collapse(module: Module, kernel: str, plan: _Plan, lanes: int | None) -> Outcome:
     item = module.function(f"{kernel}{_ITEM}")
     if item is None:
         msg = f"{kernel}.item is gone"
         raise ValueError(msg)
     line = _line(item)
     try:
-        _write_run(module, kernel, item, lanes)
+        _write_run(module, kernel, item, lanes, plan)
     except CannotCollapseError as error:
         left = module.function(f"{kernel}.run")
         if left is not None:
             left.delete()
         return Outcome(kernel, is_collapsed=False, reason=str(error), line=line)
-    if module.function(f"{kernel}{REST}") is None:
-        item.delete()
-    return Outcome(kernel, is_collapsed=True, reason=reason, line=line)
+    item.delete()
+    return Outcome(kernel, plan.is_collapsed, plan.reason, line)
 
 
-def _write_run(module: Module, kernel: str, item: Function, lanes: int | None) -> None:
+def _write_run(
+    module: Module, kernel: str, item: Function, lanes: int | None, plan: _Plan
+) -> None:
     context = module.context
     type_ = context.function_type(context.void, [context.pointer, context.pointer])
     graph = Graph(item)
-    rows = _rows(graph, lanes)
+    strips = _strips(graph, lanes) if plan.is_collapsed else ()
+    rest = _rest(graph, module, strips)
     run = module.declare(f"{kernel}.run", type_)
     run.make_internal()
     run.add_attribute("nounwind")
@@ -271,24 +278,20 @@ def _write_run(module: Module, kernel: str, item: Function, lanes: int | None) -
         if item.subprogram:
             _mark_lines(b, graph)
 
-        def write(geometry: Geometry, shapes: Shapes) -> Block:
+        def write(geometry: Geometry) -> Block:
             here = b.block
-            first = StripWriter(frame, graph, shapes, geometry, place, arguments).write(done)
+            writer = RowWriter if geometry.is_any_width else StripWriter
+            shapes = Shapes(graph, module, geometry)
+            first = writer(frame, graph, shapes, geometry, place, arguments).write(done)
             b.go(here)
             return first
 
-        known = {geometry: Shapes(graph, module, geometry) for geometry in rows}
-        for geometry, shapes in known.items():
-            first = write(geometry, shapes)
+        for geometry in strips:
+            first = write(geometry)
             others = run.append_block("others")
             b.branch(place.is_made_of(geometry), first, others)
             b.go(others)
-        if _must_collapse(graph, known[rows[-1]]):
-            strips = Geometry(rows[-1].lanes, is_row=False)
-            b.jump(write(strips, Shapes(graph, module, strips)))
-        else:
-            b.call(module.declare(f"{kernel}{REST}", type_), [block, params])
-            b.jump(done)
+        b.jump(write(rest))
         b.go(done)
         b.ret()
         entry.jump(begin)
@@ -312,7 +315,14 @@ def _mark_lines(b: Builder, graph: Graph) -> None:
                 b.mark_line(place)
 
 
-def _rows(graph: Graph, lanes: int | None) -> tuple[Geometry, ...]:
+def _rest(graph: Graph, module: Module, strips: Sequence[Geometry]) -> Geometry:
+    """Return how the blocks are run that are not made of strips."""
+    if strips and _must_be_strips(graph, Shapes(graph, module, strips[-1])):
+        return Geometry(strips[-1].lanes, is_row=False)
+    return Geometry(LARGEST_BLOCK, is_row=True, is_whole_row=True, is_any_width=True)
+
+
+def _strips(graph: Graph, lanes: int | None) -> tuple[Geometry, ...]:
     """Return the ways to put rows of threads into strips, in the order of preference."""
     if any(piece.collective is not None for piece in graph.order):
         return (Geometry(SUBGROUP, is_row=True),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from mlir_offload.toolchain.llvmc.code import Opcode, TypeKind
 from mlir_offload.toolchain.llvmc.ir import Instruction, Value
@@ -12,11 +12,9 @@ from mlir_offload.translate.cpu.collapse.piece import (
     CannotCollapseError,
     Graph,
 )
-from mlir_offload.translate.cpu.collapse.place import StripPlace
+from mlir_offload.translate.cpu.collapse.place import LARGEST_BLOCK, StripPlace
 from mlir_offload.translate.cpu.collapse.shape import Shapes
 from mlir_offload.translate.cpu.collapse.traffic import Traffic
-
-_LARGEST_BLOCK = 1024
 
 
 class Slots:
@@ -30,14 +28,16 @@ class Slots:
         traffic: Traffic,
         strip: StripPlace,
         arguments: Mapping[Value, Value],
+        waiting: Set[Value] = frozenset(),
     ) -> None:
-        """Take no memory yet."""
+        """Take no memory yet. Rows keep the values that are `waiting` at barriers for all of the block."""
         self._frame = frame
         self._graph = graph
         self._shapes = shapes
         self._traffic = traffic
         self._strip = strip
         self._arguments = arguments
+        self._waiting = waiting
         self._memory: dict[Value, Value] = {}
         self._incoming: dict[Value, Value] = {}
         self._pairs: dict[Value, tuple[Value, ...]] = {}
@@ -48,11 +48,22 @@ class Slots:
 
     def slot(self, value: Value) -> Value:
         """Return the memory of a value."""
+        if self._strip.is_any_width and self._shapes.is_divergent(value):
+            frame = self._frame
+            memory = self._row_memory(value, is_incoming=False)
+            is_waiting = value in self._waiting
+            return frame.element(value.type, memory, self._strip.first) if is_waiting else memory
         return self._place(self._memory, value)
 
     def incoming(self, phi: Value) -> Value:
         """Return the memory of what the edges bring to a phi."""
+        if self._strip.is_any_width and self._shapes.is_divergent(phi):
+            return self._row_memory(phi, is_incoming=True)
         return self._place(self._incoming, phi)
+
+    def _row_memory(self, value: Value, *, is_incoming: bool) -> Value:
+        key = (value, "incoming" if is_incoming else True)
+        return self._frame.block_memory(key, value.type, LARGEST_BLOCK, "slot")
 
     def _place(self, places: dict[Value, Value], value: Value) -> Value:
         found = places.get(value)
@@ -114,7 +125,7 @@ class Slots:
         if any(self._graph.home[alloca] in body for body in self._graph.loops.values()):
             msg = "an allocation in a loop"
             raise CannotCollapseError(msg)
-        found = frame.block_memory(alloca, frame.i8, size * _LARGEST_BLOCK, "private")
+        found = frame.block_memory(alloca, frame.i8, size * LARGEST_BLOCK, "private")
         distance = frame.b.binary(Opcode.MUL, self._strip.first, frame.number(size))
         return frame.b.offset(frame.i8, found, distance)
 
@@ -131,23 +142,29 @@ class Slots:
 
     def lane(self, value: Value) -> Value:
         """Return the value of the current lane."""
-        if self._lane is None:
-            msg = "no lane outside of a loop over lanes"
-            raise ValueError(msg)
-        found = self._lanes.get(value)
+        lane, found = self.current_lane, self._lanes.get(value)
         if found is None:
             if isinstance(value, Instruction) and self._has_parts(value):
-                found = self._whole(value, self._lane)
+                found = self._whole(value, lane)
             elif self._shapes.is_divergent(value):
-                found = self._frame.get(value.type, self.slot(value), self._lane)
+                found = self._frame.get(value.type, self.slot(value), lane)
             else:
-                found = self._linear(value, self._lane)
+                found = self.from_first(value, self.scalar(value))
             self._lanes[value] = found
         return found
 
-    def _linear(self, value: Value, lane: Value) -> Value:
+    @property
+    def current_lane(self) -> Value:
+        """Return the lane of the loop over lanes that is being written."""
+        if self._lane is None:
+            msg = "no lane outside of a loop over lanes"
+            raise ValueError(msg)
+        return self._lane
+
+    def from_first(self, value: Value, base: Value) -> Value:
+        """Return the value of the current lane of a uniform or linear one, of which lane 0 has `base`."""
         frame, b = self._frame, self._frame.b
-        base, stride = self.scalar(value), self._shapes[value].stride or 0
+        stride, lane = self._shapes[value].stride or 0, self.current_lane
         if stride == 0:
             return base
         if value.type.kind == TypeKind.POINTER:
@@ -162,15 +179,26 @@ class Slots:
     def set_lane(self, value: Value, made: Value) -> None:
         """Let a new instruction stand for a value of the current lane."""
         self._lanes[value] = made
-        if value in self._traffic.crossing and self._lane is not None:
-            self._frame.put(made, self.slot(value), self._lane)
+        if value not in self._traffic.crossing:
+            return
+        if self._shapes.is_divergent(value):
+            self._frame.put(made, self.slot(value), self.current_lane)
+        else:
+            self._frame.b.store(self.shared(value, made), self.slot(value))
+
+    def shared(self, value: Value, made: Value) -> Value:
+        """Return what a thread computed for all of a row.
+
+        Raises CannotCollapseError where threads differ, because thread 0 may not come by.
+        """
+        if not self._shapes.is_uniform(value):
+            msg = "a linear value is needed behind the branch that computes it"
+            raise CannotCollapseError(msg)
+        return made
 
     def incoming_lane(self, phi: Value) -> Value:
         """Return what the last edge brought to a divergent phi."""
-        if self._lane is None:
-            msg = "no lane outside of a loop over lanes"
-            raise ValueError(msg)
-        return self._frame.get(phi.type, self.incoming(phi), self._lane)
+        return self._frame.get(phi.type, self.incoming(phi), self.current_lane)
 
     def all_lanes(self, value: Value) -> Value:
         """Return the values of all lanes as a vector."""
