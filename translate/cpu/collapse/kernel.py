@@ -246,9 +246,10 @@ def _collapse(module: Module, kernel: str, plan: _Plan, lanes: int | None) -> Ou
     try:
         _write_run(module, kernel, item, lanes, plan)
     except CannotCollapseError as error:
-        left = module.function(f"{kernel}.run")
-        if left is not None:
-            left.delete()
+        for name in ("run", "rest"):
+            left = module.function(f"{kernel}.{name}")
+            if left is not None:
+                left.delete()
         return Outcome(kernel, is_collapsed=False, reason=str(error), line=line)
     item.delete()
     return Outcome(kernel, plan.is_collapsed, plan.reason, line)
@@ -257,12 +258,30 @@ def _collapse(module: Module, kernel: str, plan: _Plan, lanes: int | None) -> Ou
 def _write_run(
     module: Module, kernel: str, item: Function, lanes: int | None, plan: _Plan
 ) -> None:
-    context = module.context
-    type_ = context.function_type(context.void, [context.pointer, context.pointer])
     graph = Graph(item)
     strips = _strips(graph, lanes) if plan.is_collapsed else ()
     rest = _rest(graph, module, strips)
-    run = module.declare(f"{kernel}.run", type_)
+    if strips and rest.is_any_width:
+        # Apart, where it does not take registers from the code of strips.
+        others = _write_function(module, f"{kernel}.rest", item, graph, [rest])
+        others.add_attribute("noinline")
+        _write_function(module, f"{kernel}.run", item, graph, strips, others)
+    else:
+        _write_function(module, f"{kernel}.run", item, graph, [*strips, rest])
+
+
+def _write_function(  # noqa: PLR0913 (a kernel, and how it is run)
+    module: Module,
+    name: str,
+    item: Function,
+    graph: Graph,
+    geometries: Sequence[Geometry],
+    others: Function | None = None,
+) -> Function:
+    """Write a function that runs a block; `others` runs those that are not made of strips."""
+    context = module.context
+    type_ = context.function_type(context.void, [context.pointer, context.pointer])
+    run = module.declare(name, type_)
     run.make_internal()
     run.add_attribute("nounwind")
     for attribute in _KEPT_ATTRIBUTES:
@@ -277,27 +296,27 @@ def _write_run(
         arguments = {item.parameters[0]: place.item} | _load_arguments(frame, item, params)
         if item.subprogram:
             _mark_lines(b, graph)
-
-        def write(geometry: Geometry) -> Block:
+        for geometry in geometries:
             here = b.block
             writer = RowWriter if geometry.is_any_width else StripWriter
             shapes = Shapes(graph, module, geometry)
             first = writer(frame, graph, shapes, geometry, place, arguments).write(done)
             b.go(here)
-            return first
-
-        for geometry in strips:
-            first = write(geometry)
-            others = run.append_block("others")
-            b.branch(place.is_made_of(geometry), first, others)
-            b.go(others)
-        b.jump(write(rest))
+            if others is None and geometry is geometries[-1]:
+                b.jump(first)
+            else:
+                rest = run.append_block("others")
+                b.branch(place.is_made_of(geometry), first, rest)
+                b.go(rest)
+        if others is not None:
+            b.call(others, [block, params])
+            b.jump(done)
         b.go(done)
         b.ret()
         entry.jump(begin)
-    subprogram = item.subprogram
-    if subprogram:
-        run.set_subprogram(subprogram)
+    if item.subprogram:
+        run.set_subprogram(item.subprogram)
+    return run
 
 
 def _mark_lines(b: Builder, graph: Graph) -> None:

@@ -85,11 +85,6 @@ class StripPlace:
         self._arrays = {axis: frame.array(frame.i32, f"tid.{axis}") for axis in names}
         self._at = {axis: frame.variable(frame.i32, f"at.{axis}") for axis in (*_AXES, "strip")}
 
-    @property
-    def is_any_width(self) -> bool:
-        """Say whether a strip is a row."""
-        return self._geometry.is_any_width
-
     def start(self) -> None:
         """Go to the first strip."""
         for variable in self._at.values():
@@ -133,7 +128,11 @@ class StripPlace:
     @property
     def has_more(self) -> Value:
         """Return whether the block has threads behind the strip."""
-        frame = self._frame
+        frame, registers = self._frame, self._block.registers
+        if self._geometry.is_any_width:
+            following = frame.b.binary(Opcode.ADD, self.strip, frame.number(1))
+            rows = frame.b.binary(Opcode.MUL, registers["ntid.y"], registers["ntid.z"])
+            return frame.b.compare(Predicate.ULT, following, rows)
         behind = frame.b.binary(Opcode.ADD, self.first, self._width)
         return frame.b.compare(Predicate.ULT, behind, self._block.threads)
 

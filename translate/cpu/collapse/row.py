@@ -15,6 +15,8 @@ from mlir_offload.translate.cpu.collapse.piece import (
     Piece,
     condition_of,
 )
+from mlir_offload.translate.cpu.collapse.place import LARGEST_BLOCK
+from mlir_offload.translate.cpu.collapse.share import Sharing
 from mlir_offload.translate.cpu.collapse.slot import Slots
 from mlir_offload.translate.cpu.collapse.stretch import Stretch, cut_stretches
 from mlir_offload.translate.cpu.collapse.traffic import Traffic
@@ -32,11 +34,19 @@ class RowWriter(KernelWriter):
         return Traffic(self.graph, self.shapes, self._stretch_of.__getitem__)
 
     def _make_slots(self, arguments: Mapping[Value, Value]) -> Slots:
+        self._sharing = Sharing(self.graph, self.shapes, self.traffic, self._stretches)
         barriers = (piece for piece in self.graph.order if piece.is_barrier)
-        waiting = {v for piece in barriers for v in self.traffic.live(piece.successors[0])}
+        self._waiting = {v for piece in barriers for v in self.traffic.live(piece.successors[0])}
         return Slots(
-            self.frame, self.graph, self.shapes, self.traffic, self.strip, arguments, waiting
+            self.frame, self.graph, self.shapes, self.traffic, self.strip, arguments, self._memory
         )
+
+    def _memory(self, value: Value) -> Value:
+        """Return the memory of a value of the row, that for all of the block if it waits at a barrier."""
+        frame, group = self.frame, self._sharing.group(value)
+        memory = frame.block_memory((group, True), value.type, LARGEST_BLOCK, "slot")
+        is_waiting = not self._waiting.isdisjoint(group)
+        return frame.element(value.type, memory, self.strip.first) if is_waiting else memory
 
     def write_pieces(self, pieces: list[Piece]) -> None:
         """Write the code of pieces."""
@@ -67,7 +77,7 @@ class RowWriter(KernelWriter):
                 for phi, value in self.traffic.edge(last, after):
                     if not self.shapes.is_divergent(phi):
                         b.store(slots.scalar(value), slots.incoming(phi))
-            self._leave(last)
+            self._leave(stretch, last)
         else:
             b.jump(self._target(stretch.exit))
         frame.lanes = self.geometry.lanes
@@ -75,15 +85,63 @@ class RowWriter(KernelWriter):
     def _target(self, piece: Piece | None) -> Block:
         return self.segment.end if piece is None else self.label(piece, is_masked=False)
 
-    def _leave(self, piece: Piece) -> None:
+    def _leave(self, stretch: Stretch, piece: Piece) -> None:
         b = self.frame.b
         if piece.is_barrier:
             b.jump(self.segment.arrival(piece.successors[0]))
         elif len(piece.successors) > 1:
-            then, other = (self.label(s, is_masked=False) for s in piece.successors)
-            b.branch(self.slots.scalar(condition_of(piece)), then, other)
+            here, condition = b.block, self.slots.scalar(condition_of(piece))
+            then, other = (self._copied(stretch, piece, after) for after in piece.successors)
+            b.go(here)
+            b.branch(condition, then, other)
         else:
             b.jump(self._target(next(iter(piece.successors), None)))
+
+    def _copied(self, stretch: Stretch, piece: Piece, after: Piece) -> Block:
+        """Return where a piece begins, or what copies values to its phis before."""
+        frame, slots, target = self.frame, self.slots, self.label(after, is_masked=False)
+        copies = self._edges(stretch, piece, after, are_copies=True)
+        if not copies:
+            return target
+        begin = frame.new_block("copies")
+        frame.b.go(begin)
+
+        def body(lane: Value) -> None:
+            slots.begin_lane(lane)
+            values = [slots.lane(value) for _, value in copies]
+            for (phi, _), value in zip(copies, values, strict=True):
+                frame.put(value, slots.incoming(phi), lane)
+            slots.end_lane()
+
+        frame.loop(body, part=self._row())
+        frame.b.jump(target)
+        return begin
+
+    def _edges(
+        self, stretch: Stretch, piece: Piece, after: Piece, *, are_copies: bool = False
+    ) -> list[tuple[Instruction, Value]]:
+        """Return phis with what the loop over threads brings to them, or what is copied behind it.
+
+        Where all threads go one of two ways, nothing is copied for the other one.
+        """
+        is_choice = piece not in stretch.core_of and len(piece.successors) > 1
+        return [
+            (phi, value)
+            for phi, value in self.traffic.edge(piece, after)
+            if (is_choice and self.shapes.is_divergent(phi) and self._is_outside(stretch, value))
+            is are_copies
+            and not (self.shapes.is_divergent(phi) and self._sharing.is_there(phi, value))
+        ]
+
+    def _is_outside(self, stretch: Stretch, value: Value) -> bool:
+        """Say whether a value is computed outside of the loop over threads of a stretch."""
+        home = self.graph.home[value] if isinstance(value, Instruction) else None
+        return home not in stretch.pieces or not self._is_in_lane(stretch, home, value)
+
+    def _row(self) -> tuple[Value, Value]:
+        """Return the first thread of a row and the end."""
+        frame, size = self.frame, self.block.registers["ntid.x"]
+        return frame.number(0, frame.i64), frame.b.cast(Opcode.ZEXT, size, frame.i64)
 
     def _is_in_lane(self, stretch: Stretch, piece: Piece, value: Value) -> bool:
         """Say whether each thread computes a value for itself."""
@@ -98,7 +156,7 @@ class RowWriter(KernelWriter):
             self.shapes.is_divergent(phi)
             for piece in stretch.pieces
             for after in piece.successors
-            for phi, _ in self.traffic.edge(piece, after)
+            for phi, _ in self._edges(stretch, piece, after)
         )
 
     def _needed(self, stretch: Stretch) -> list[Value]:
@@ -111,22 +169,15 @@ class RowWriter(KernelWriter):
             if piece in stretch.core_of and piece.condition is not None:
                 found[condition_of(piece)] = None
             for after in piece.successors:
-                found.update(dict.fromkeys(v for _, v in self.traffic.edge(piece, after)))
-        return [
-            value
-            for value in found
-            if not isinstance(value, Instruction)
-            or (home := self.graph.home[value]) not in stretch.pieces
-            or not self._is_in_lane(stretch, home, value)
-        ]
+                found.update(dict.fromkeys(v for _, v in self._edges(stretch, piece, after)))
+        return [value for value in found if self._is_outside(stretch, value)]
 
     # Loops over threads -------------------------------------------------------------------
 
     def _run(self, stretch: Stretch) -> None:
         """Append the loops: for each part of the row in which some conditions do not change, one."""
         frame, b = self.frame, self.frame.b
-        width = b.cast(Opcode.ZEXT, self.block.registers["ntid.x"], frame.i64)
-        zero = frame.number(0, frame.i64)
+        zero, width = self._row()
         conditions = row_conditions(self.graph, self.shapes, stretch)
         if not conditions:
             self._loop(stretch, {}, zero, width)
@@ -139,12 +190,8 @@ class RowWriter(KernelWriter):
         begin = b.phi(frame.i64)
         end: Value = width
         for point in points:
-            is_next = b.binary(
-                Opcode.AND,
-                b.compare(Predicate.UGT, point, begin),
-                b.compare(Predicate.ULT, point, end),
-            )
-            end = b.select(is_next, point, end)
+            ahead = b.select(b.compare(Predicate.UGT, point, begin), point, width)
+            end = b.select(b.compare(Predicate.ULT, ahead, end), ahead, end)
         self.slots.begin_lane(begin)
         values = [row_value(frame.b, self.slots, self.graph, self.shapes, c) for c in conditions]
         self.slots.end_lane()
@@ -162,19 +209,21 @@ class RowWriter(KernelWriter):
         values: Sequence[Value],
         part: tuple[Value, Value],
         done: Block,
+        known: Mapping[Value, bool] | None = None,
     ) -> None:
         """Append a loop for each combination of values that conditions can have in a part of the row."""
         frame, b = self.frame, self.frame.b
-        for choice in product((True, False), repeat=len(conditions)):
-            other = frame.new_block("part.other")
-            for value, holds in zip(values, choice, strict=True):
-                chosen = frame.new_block("part.chosen")
-                b.branch(value, *((chosen, other) if holds else (other, chosen)))
-                b.go(chosen)
-            self._loop(stretch, dict(zip(conditions, choice, strict=True)), *part)
+        known = {} if known is None else known
+        if len(known) == len(conditions):
+            self._loop(stretch, known, *part)
             b.jump(done)
-            b.go(other)
-        b.jump(done)
+            return
+        condition = conditions[len(known)]
+        chosen = [frame.new_block("part.chosen") for _ in range(2)]
+        b.branch(values[len(known)], *chosen)
+        for block, holds in zip(chosen, (True, False), strict=True):
+            b.go(block)
+            self._choose(stretch, conditions, values, part, done, {**known, condition: holds})
 
     def _loop(
         self, stretch: Stretch, known: Mapping[Value, bool], begin: Value, end: Value
@@ -193,6 +242,10 @@ class RowWriter(KernelWriter):
         for value in self._needed(stretch):
             slots.lane(value)
         brought = {phi: self._brought(phi) for phi in stretch.entry.phis}
+        is_loop = any(stretch.is_inside(p, stretch.entry) for p in stretch.entry.predecessors)
+        if not is_loop:
+            for phi, value in brought.items():
+                slots.set_lane(phi, value, is_kept=True)
         before, out = b.block, frame.new_block("thread.out")
         following = _following(stretch, known)
         blocks = {piece: frame.new_block(f"thread{piece.number}") for piece in following}
@@ -204,7 +257,7 @@ class RowWriter(KernelWriter):
             made |= {
                 phi: b.phi(phi.type)
                 for phi in piece.phis
-                if self._is_in_lane(stretch, piece, phi)
+                if self._is_in_lane(stretch, piece, phi) and (is_loop or phi not in brought)
             }
             for phi in piece.phis:
                 if phi in made:
@@ -248,7 +301,7 @@ class RowWriter(KernelWriter):
         is_shared = piece in stretch.spine and piece not in stretch.core_of
         kept = [
             (phi, value)
-            for phi, value in self.traffic.edge(piece, after)
+            for phi, value in self._edges(stretch, piece, after)
             if self.shapes.is_divergent(phi) or not is_shared
         ]
         if not kept:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping
 
 from mlir_offload.toolchain.llvmc.code import Opcode, TypeKind
 from mlir_offload.toolchain.llvmc.ir import Instruction, Value
@@ -28,16 +28,16 @@ class Slots:
         traffic: Traffic,
         strip: StripPlace,
         arguments: Mapping[Value, Value],
-        waiting: Set[Value] = frozenset(),
+        row_memory: Callable[[Value], Value] | None = None,
     ) -> None:
-        """Take no memory yet. Rows keep the values that are `waiting` at barriers for all of the block."""
+        """Take no memory yet; `row_memory` gives that for values of a row."""
         self._frame = frame
         self._graph = graph
         self._shapes = shapes
         self._traffic = traffic
         self._strip = strip
         self._arguments = arguments
-        self._waiting = waiting
+        self._row_memory = row_memory
         self._memory: dict[Value, Value] = {}
         self._incoming: dict[Value, Value] = {}
         self._pairs: dict[Value, tuple[Value, ...]] = {}
@@ -48,22 +48,18 @@ class Slots:
 
     def slot(self, value: Value) -> Value:
         """Return the memory of a value."""
-        if self._strip.is_any_width and self._shapes.is_divergent(value):
-            frame = self._frame
-            memory = self._row_memory(value, is_incoming=False)
-            is_waiting = value in self._waiting
-            return frame.element(value.type, memory, self._strip.first) if is_waiting else memory
+        if self._row_memory and self._shapes.is_divergent(value):
+            return self._row_memory(value)
         return self._place(self._memory, value)
 
     def incoming(self, phi: Value) -> Value:
-        """Return the memory of what the edges bring to a phi."""
-        if self._strip.is_any_width and self._shapes.is_divergent(phi):
-            return self._row_memory(phi, is_incoming=True)
-        return self._place(self._incoming, phi)
+        """Return the memory of what the edges bring to a phi.
 
-    def _row_memory(self, value: Value, *, is_incoming: bool) -> Value:
-        key = (value, "incoming" if is_incoming else True)
-        return self._frame.block_memory(key, value.type, LARGEST_BLOCK, "slot")
+        In a row it is that of the phi: a thread reads all that it needs before it writes any.
+        """
+        if self._row_memory and self._shapes.is_divergent(phi):
+            return self._row_memory(phi)
+        return self._place(self._incoming, phi)
 
     def _place(self, places: dict[Value, Value], value: Value) -> Value:
         found = places.get(value)
@@ -176,10 +172,10 @@ class Slots:
             own = b.binary(Opcode.MUL, own, frame.number(stride, value.type))
         return b.binary(Opcode.ADD, base, own)
 
-    def set_lane(self, value: Value, made: Value) -> None:
-        """Let a new instruction stand for a value of the current lane."""
+    def set_lane(self, value: Value, made: Value, *, is_kept: bool = False) -> None:
+        """Let a new instruction stand for a value of the current lane, which is in memory if it `is_kept`."""
         self._lanes[value] = made
-        if value not in self._traffic.crossing:
+        if is_kept or value not in self._traffic.crossing:
             return
         if self._shapes.is_divergent(value):
             self._frame.put(made, self.slot(value), self.current_lane)
