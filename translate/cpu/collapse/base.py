@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from mlir_offload.toolchain.llvmc.code import Opcode
-from mlir_offload.toolchain.llvmc.ir import Block, Instruction, Value
+from mlir_offload.toolchain.llvmc.ir import Block, Instruction, Type, Value
 from mlir_offload.translate.cpu.collapse.frame import Frame
 from mlir_offload.translate.cpu.collapse.instruction import plain_update
 from mlir_offload.translate.cpu.collapse.piece import (
@@ -189,6 +189,34 @@ class KernelWriter:
             self.frame.mark_parallel(made)
         self._mark_memory(instruction, made)
         return made
+
+    def _can_be_parallel(self, pieces: Iterable[Piece]) -> bool:
+        """Say whether a loop over lanes may be marked as parallel.
+
+        For such a loop LLVM 15 to 22 do not see that a load reads what the same lane stored before, and
+        load members of structures of several lanes too early (InterleavedAccessInfo, with no dependences).
+        """
+        stored: list[Value] = []
+        for piece in pieces:
+            if piece.is_serial:
+                return False
+            for i in piece.instructions:
+                if i.opcode == Opcode.STORE:
+                    value, address = self.graph.operands[i]
+                    if self._is_strided(address, value.type):
+                        stored.append(address)
+                elif i.opcode == Opcode.LOAD:
+                    (address,) = self.graph.operands[i]
+                    if self._is_strided(address, i.type) and any(
+                        self.slots.may_overlap(address, other) for other in stored
+                    ):
+                        return False
+        return True
+
+    def _is_strided(self, address: Value, type_: Type) -> bool:
+        """Say whether what the lanes access may have gaps between."""
+        stride = self.shapes[address].stride
+        return stride is None or stride not in (0, self.frame.module.size_bytes(type_))
 
     def _special(self, instruction: Instruction, lane: Value) -> Value | None:
         """Append an instruction that is not copied; None for one that is."""

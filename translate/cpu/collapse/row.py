@@ -31,7 +31,12 @@ class RowWriter(KernelWriter):
     def _make_traffic(self) -> Traffic:
         self._stretches = cut_stretches(self.graph, self.shapes)
         self._stretch_of = {p: stretch for stretch in self._stretches for p in stretch.pieces}
-        return Traffic(self.graph, self.shapes, self._stretch_of.__getitem__)
+        traffic = Traffic(self.graph, self.shapes, self._stretch_of.__getitem__)
+        for piece in self.graph.order:
+            if self._is_choice(piece):
+                edges = (edge for after in piece.successors for edge in traffic.edge(piece, after))
+                traffic.crossing.update(v for _, v in edges if isinstance(v, Instruction))
+        return traffic
 
     def _make_slots(self, arguments: Mapping[Value, Value]) -> Slots:
         self._sharing = Sharing(self.graph, self.shapes, self.traffic, self._stretches)
@@ -77,7 +82,7 @@ class RowWriter(KernelWriter):
                 for phi, value in self.traffic.edge(last, after):
                     if not self.shapes.is_divergent(phi):
                         b.store(slots.scalar(value), slots.incoming(phi))
-            self._leave(stretch, last)
+            self._leave(last)
         else:
             b.jump(self._target(stretch.exit))
         frame.lanes = self.geometry.lanes
@@ -85,22 +90,22 @@ class RowWriter(KernelWriter):
     def _target(self, piece: Piece | None) -> Block:
         return self.segment.end if piece is None else self.label(piece, is_masked=False)
 
-    def _leave(self, stretch: Stretch, piece: Piece) -> None:
+    def _leave(self, piece: Piece) -> None:
         b = self.frame.b
         if piece.is_barrier:
             b.jump(self.segment.arrival(piece.successors[0]))
         elif len(piece.successors) > 1:
             here, condition = b.block, self.slots.scalar(condition_of(piece))
-            then, other = (self._copied(stretch, piece, after) for after in piece.successors)
+            then, other = (self._copied(piece, after) for after in piece.successors)
             b.go(here)
             b.branch(condition, then, other)
         else:
             b.jump(self._target(next(iter(piece.successors), None)))
 
-    def _copied(self, stretch: Stretch, piece: Piece, after: Piece) -> Block:
+    def _copied(self, piece: Piece, after: Piece) -> Block:
         """Return where a piece begins, or what copies values to its phis before."""
         frame, slots, target = self.frame, self.slots, self.label(after, is_masked=False)
-        copies = self._edges(stretch, piece, after, are_copies=True)
+        copies = self._edges(piece, after, are_copies=True)
         if not copies:
             return target
         begin = frame.new_block("copies")
@@ -118,20 +123,22 @@ class RowWriter(KernelWriter):
         return begin
 
     def _edges(
-        self, stretch: Stretch, piece: Piece, after: Piece, *, are_copies: bool = False
+        self, piece: Piece, after: Piece, *, are_copies: bool = False
     ) -> list[tuple[Instruction, Value]]:
         """Return phis with what the loop over threads brings to them, or what is copied behind it.
 
-        Where all threads go one of two ways, nothing is copied for the other one.
+        Where all threads go one of two ways, what the other one brings must not be written.
         """
-        is_choice = piece not in stretch.core_of and len(piece.successors) > 1
         return [
             (phi, value)
             for phi, value in self.traffic.edge(piece, after)
-            if (is_choice and self.shapes.is_divergent(phi) and self._is_outside(stretch, value))
-            is are_copies
+            if (self._is_choice(piece) and self.shapes.is_divergent(phi)) is are_copies
             and not (self.shapes.is_divergent(phi) and self._sharing.is_there(phi, value))
         ]
+
+    def _is_choice(self, piece: Piece) -> bool:
+        """Say whether all threads of a row go one of two ways behind a piece."""
+        return len(piece.successors) > 1 and piece not in self._stretch_of[piece].core_of
 
     def _is_outside(self, stretch: Stretch, value: Value) -> bool:
         """Say whether a value is computed outside of the loop over threads of a stretch."""
@@ -156,7 +163,7 @@ class RowWriter(KernelWriter):
             self.shapes.is_divergent(phi)
             for piece in stretch.pieces
             for after in piece.successors
-            for phi, _ in self._edges(stretch, piece, after)
+            for phi, _ in self._edges(piece, after)
         )
 
     def _needed(self, stretch: Stretch) -> list[Value]:
@@ -169,7 +176,7 @@ class RowWriter(KernelWriter):
             if piece in stretch.core_of and piece.condition is not None:
                 found[condition_of(piece)] = None
             for after in piece.successors:
-                found.update(dict.fromkeys(v for _, v in self._edges(stretch, piece, after)))
+                found.update(dict.fromkeys(v for _, v in self._edges(piece, after)))
         return [value for value in found if self._is_outside(stretch, value)]
 
     # Loops over threads -------------------------------------------------------------------
@@ -228,7 +235,7 @@ class RowWriter(KernelWriter):
     def _loop(
         self, stretch: Stretch, known: Mapping[Value, bool], begin: Value, end: Value
     ) -> None:
-        is_parallel = not any(piece.is_serial for piece in stretch.pieces)
+        is_parallel = self._can_be_parallel(stretch.pieces)
         self.frame.loop(
             lambda lane: self._body(stretch, known, lane),
             is_parallel=is_parallel,
@@ -301,7 +308,7 @@ class RowWriter(KernelWriter):
         is_shared = piece in stretch.spine and piece not in stretch.core_of
         kept = [
             (phi, value)
-            for phi, value in self._edges(stretch, piece, after)
+            for phi, value in self._edges(piece, after)
             if self.shapes.is_divergent(phi) or not is_shared
         ]
         if not kept:

@@ -42,9 +42,11 @@ class Sharing:
             ]
             made = {v for v in kept if graph.home[v] in stretch.pieces}
             needed = {v for _, after in ways for v in traffic.live(after)} & kept
-            phis = {phi for phi, _ in edges}
             self._add_clashes(made, needed | {value for _, value in edges}, edges)
-            self._add_clashes(made | phis, needed | phis, edges)
+            for _, after in ways:
+                own = {phi for phi, _ in edges if phi in after.phis}
+                needed = {v for v in traffic.live(after) if v in kept} | own
+                self._add_clashes(made | own, needed, edges)
             brought += edges
         for phi, value in brought:
             if value in kept:

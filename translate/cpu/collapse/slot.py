@@ -16,6 +16,9 @@ from mlir_offload.translate.cpu.collapse.place import LARGEST_BLOCK, StripPlace
 from mlir_offload.translate.cpu.collapse.shape import Shapes
 from mlir_offload.translate.cpu.collapse.traffic import Traffic
 
+# Workgroup memory, memory that the kernel was given, an allocation, or None for any.
+_Base = bool | Instruction | None
+
 
 class Slots:
     """Where values are kept between pieces, and what represents them inside of one."""
@@ -44,7 +47,7 @@ class Slots:
         self._scalars: dict[Value, Value] = {}
         self._lane: Value | None = None
         self._lanes: dict[Value, Value] = {}
-        self._bases: dict[Value, set[bool | None]] = {}
+        self._bases: dict[Value, set[_Base]] = {}
 
     def slot(self, value: Value) -> Value:
         """Return the memory of a value."""
@@ -246,8 +249,13 @@ class Slots:
         """Say whether an address is known to be in memory that the kernel was given."""
         return self._bases_of(address) == {False}
 
-    def _bases_of(self, address: Value) -> set[bool | None]:
-        """Return the kinds of memory of an address: workgroup memory, an argument, None for any other."""
+    def may_overlap(self, first: Value, second: Value) -> bool:
+        """Say whether two addresses may be in the same memory."""
+        bases = self._bases_of(first), self._bases_of(second)
+        return None in bases[0] | bases[1] or not bases[0].isdisjoint(bases[1])
+
+    def _bases_of(self, address: Value) -> set[_Base]:
+        """Return the kinds of memory of an address."""
         found = self._bases.get(address)
         if found is None:
             found = self._bases[address] = set()
@@ -272,8 +280,10 @@ class Slots:
         is_select = address.opcode == Opcode.SELECT
         return list(self._graph.operands[address][1:]) if is_select else []
 
-    def _base(self, address: Value) -> bool | None:
+    def _base(self, address: Value) -> _Base:
         if not isinstance(address, Instruction):
             return False if address in self._arguments else None
+        if address.opcode == Opcode.ALLOCA:
+            return address
         is_call = address.opcode == Opcode.CALL
         return True if is_call and address.callee in SHARED_MEMORY else None

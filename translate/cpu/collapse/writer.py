@@ -123,7 +123,7 @@ class StripWriter(KernelWriter):
             slots.end_lane()
 
         has_calls = any(calls_libm(instruction) for instruction in work)
-        self.frame.loop(body, guard=guard, is_parallel=not piece.is_serial, has_calls=has_calls)
+        self.frame.loop(body, guard=guard, is_parallel=self._can_be_parallel([piece]), has_calls=has_calls)
 
     # Control ------------------------------------------------------------------------------
 
