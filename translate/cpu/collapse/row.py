@@ -176,7 +176,9 @@ class RowWriter(KernelWriter):
             if piece in stretch.core_of and piece.condition is not None:
                 found[condition_of(piece)] = None
             for after in piece.successors:
-                found.update(dict.fromkeys(v for _, v in self._edges(piece, after)))
+                is_inside = stretch.is_inside(piece, after)
+                edges = self.traffic.edge if is_inside else self._edges
+                found.update(dict.fromkeys(v for _, v in edges(piece, after)))
         return [value for value in found if self._is_outside(stretch, value)]
 
     # Loops over threads -------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlir_offload.toolchain.llvmc.ir import Value
-from mlir_offload.translate.cpu.collapse.piece import Graph
+from mlir_offload.translate.cpu.collapse.piece import Graph, Piece
 from mlir_offload.translate.cpu.collapse.shape import Shapes
 from mlir_offload.translate.cpu.collapse.stretch import Stretch
 from mlir_offload.translate.cpu.collapse.traffic import Traffic
@@ -28,26 +28,22 @@ class Sharing:
         kept = {v for v in traffic.crossing if shapes.is_divergent(v)}
         brought: list[tuple[Value, Value]] = []
         for stretch in stretches:
-            ways = [
-                (piece, after)
-                for piece in stretch.pieces
-                for after in piece.successors
-                if not stretch.is_inside(piece, after)
-            ]
-            edges = [
-                (phi, value)
-                for piece, after in ways
-                for phi, value in traffic.edge(piece, after)
-                if shapes.is_divergent(phi)
-            ]
             made = {v for v in kept if graph.home[v] in stretch.pieces}
-            needed = {v for _, after in ways for v in traffic.live(after)} & kept
-            self._add_clashes(made, needed | {value for _, value in edges}, edges)
-            for _, after in ways:
-                own = {phi for phi, _ in edges if phi in after.phis}
-                needed = {v for v in traffic.live(after) if v in kept} | own
-                self._add_clashes(made | own, needed, edges)
-            brought += edges
+            ways: dict[Piece, list[tuple[Value, Value]]] = {}
+            for piece in stretch.pieces:
+                for after in piece.successors:
+                    if not stretch.is_inside(piece, after):
+                        edges = traffic.edge(piece, after)
+                        ways.setdefault(after, []).extend(
+                            edge for edge in edges if shapes.is_divergent(edge[0])
+                        )
+            for after, edges in ways.items():
+                needed = kept.intersection(traffic.live(after))
+                phis = {phi for phi, _ in edges}
+                self._add_clashes(made, {*needed, *(value for _, value in edges)}, ())
+                self._add_clashes(made | phis, phis, edges)
+                self._add_clashes(phis, needed, edges)
+                brought += edges
         for phi, value in brought:
             if value in kept:
                 self._join(phi, value)
@@ -55,7 +51,12 @@ class Sharing:
     def _add_clashes(
         self, written: set[Value], needed: set[Value], edges: Sequence[tuple[Value, Value]]
     ) -> None:
-        equal = {*edges, *((value, phi) for phi, value in edges)}
+        """Let values clash, except a phi and the only value that it gets."""
+        sources: dict[Value, set[Value]] = {}
+        for phi, value in edges:
+            sources.setdefault(phi, set()).add(value)
+        copies = {(phi, value) for phi, value in edges if len(sources[phi]) == 1}
+        equal = {*copies, *((value, phi) for phi, value in copies)}
         for first in written:
             for second in needed:
                 if first is not second and (first, second) not in equal:
