@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlir_offload.driver.step.step import TextStep, read_text, write_text
-from mlir_offload.offload import llvm_ir
 from mlir_offload.offload.device import library
 from mlir_offload.translate.cpu import variables
 from mlir_offload.translate.cpu.module import CpuDeviceSource, cpu_device_ir, finish_cpu_ir
@@ -14,7 +13,7 @@ from mlir_offload.translate.sanitizer import Sanitizer
 
 
 class _CpuStep(TextStep, frozen=True, kw_only=True):
-    """What both steps know of a module whose kernels may have barriers."""
+    """What both steps know of a module."""
 
     kernels: tuple[str, ...] = ()
     device_libraries: tuple[Path, ...] = ()
@@ -23,9 +22,9 @@ class _CpuStep(TextStep, frozen=True, kw_only=True):
     location: str = ""
 
     def rewritten(
-        self, text: str, *, fibers: bool = False, collapse: bool = False
+        self, text: str, *, fibers: bool = False, collapse: bool = True
     ) -> CpuDeviceSource:
-        """Return the module for the CPU, as far as that is possible before kernels are split."""
+        """Return the module for the CPU, as far as that is possible before kernels are collapsed."""
         sanitizer = self.sanitizer
         return cpu_device_ir(
             text,
@@ -41,37 +40,36 @@ class _CpuStep(TextStep, frozen=True, kw_only=True):
 class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
     """Rewrite the LLVM IR of a device module for the CPU.
 
-    A module whose kernels have barriers is not whole yet: it is written to OUTPUT.unsplit.ll, for
-    opt and cpu-split.
+    A module that the collapse makes faster is not whole yet: it is written to OUTPUT.uncollapsed.ll,
+    for cpu-finish.
     """
 
-    fibers: bool = False
     collapse: bool = False
     value_names: Path | None = None
 
     def _do(self) -> None:
         made = self.rewritten(
             self._with_variables(),
-            fibers=self.fibers or self.value_names is not None,
+            fibers=self.value_names is not None,
             collapse=self.collapse,
         )
         text = made.text
         if self.value_names is not None:
             text = variables.steppable(text)
-        if not made.needs_prepare:
+        if not made.needs_collapse:
             # Of an earlier program in a directory that -save-temps names.
-            self.unsplit.unlink(missing_ok=True)
-        write_text(self.unsplit if made.needs_prepare else self.output, text)
+            self.uncollapsed.unlink(missing_ok=True)
+        write_text(self.uncollapsed if made.needs_collapse else self.output, text)
 
     @property
     def writes(self) -> tuple[str, ...]:
         """Return where the module goes, whole or not."""
-        return (str(self.output), str(self.unsplit))
+        return (str(self.output), str(self.uncollapsed))
 
     @property
-    def unsplit(self) -> Path:
-        """Return where a module goes that is yet to be split."""
-        return self.output.with_suffix(".unsplit.ll")
+    def uncollapsed(self) -> Path:
+        """Return where a module goes that is yet to be collapsed."""
+        return self.output.with_suffix(".uncollapsed.ll")
 
     def _with_variables(self) -> str:
         """Return the text with its values named, as it is where the source cannot be read."""
@@ -84,16 +82,8 @@ class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
         )
 
 
-class CpuInline(TextStep, frozen=True, kw_only=True, tag="cpu-inline"):
-    """Do in process what opt does between cpu-ir and cpu-split."""
-
-    def _rewritten(self, text: str) -> str:
-
-        return llvm_ir.inline_in_process(text, location=str(self.source))
-
-
-class CpuSplit(_CpuStep, frozen=True, kw_only=True, tag="cpu-split"):
-    """Split kernels at their barriers, in what opt made of the output of cpu-ir."""
+class CpuFinish(_CpuStep, frozen=True, kw_only=True, tag="cpu-finish"):
+    """Add the entry points of kernels to what the collapse made of the output of cpu-ir."""
 
     made_from: Path
 

@@ -2,9 +2,8 @@
 
 The steps, each text to text or files to files:
 1. `cpu_device_ir`: thread context in place of NVVM intrinsics, an entry point for each kernel.
-2. Only where `CpuDeviceSource.needs_prepare`: `cpu_collapse_command`, with an installed libLLVM, or
-   `cpu_prepare_command`; then `finish_cpu_ir`, which splits the kernels with barriers that are left
-   into regions between barriers.
+2. Only where `CpuDeviceSource.needs_collapse`: `cpu_collapse_command`, with an installed libLLVM; then
+   `finish_cpu_ir`, which adds the entry points of the kernels.
 3. `cpu_runtime_command`: the device runtime as bitcode, the same for all images of a build.
 4. `cpu_image_command`: one compiler call; the runtime is linked in and made local.
 """
@@ -41,14 +40,9 @@ __all__ = [
     "cpu_collapse_command",
     "cpu_device_ir",
     "cpu_image_command",
-    "cpu_prepare_command",
     "cpu_runtime_command",
     "finish_cpu_ir",
 ]
-
-# reg2mem is not among them: values that live across barriers are few, the splitter finds them.
-_PASSES = "always-inline,sroa,early-cse,simplifycfg,instnamer"
-_MODES = {Sync.NONE: KernelMode.LOOPS, Sync.BLOCK: KernelMode.REGIONS, Sync.WARP: KernelMode.FIBERS}
 
 
 class ToolPaths(Protocol):
@@ -59,7 +53,7 @@ class ToolPaths(Protocol):
 
 
 class CpuDeviceSource(Struct, frozen=True):
-    """LLVM IR for the CPU; where `needs_prepare`, not yet whole (see `finish_cpu_ir`).
+    """LLVM IR for the CPU; where `needs_collapse`, not yet whole (see `finish_cpu_ir`).
 
     `support` holds the definitions of functions that the prepared text only declares.
     """
@@ -69,7 +63,7 @@ class CpuDeviceSource(Struct, frozen=True):
     shared_bytes: int
     support: tuple[tuple[str, str], ...]
     attributes: tuple[str, ...] = ()
-    needs_prepare: bool = False
+    needs_collapse: bool = False
 
 
 def cpu_device_ir(  # noqa: PLR0913 (what is known of a module, and how it is to be run)
@@ -105,16 +99,19 @@ def cpu_device_ir(  # noqa: PLR0913 (what is known of a module, and how it is to
             raise NotOnCpuError(msg, hint="rename the kernel", location=location)
     public = public_functions(module, frozenset(kernels)) if keeps_functions else ()
     rewritten = rewrite_functions(module, library, public=public, is_open=keeps_functions)
+
+    def waits(kernel: str) -> bool:
+        return rewritten.sync_of(kernel) is not Sync.NONE
+
     modes = tuple(
-        CpuKernel(name, KernelMode.FIBERS if fibers_only else _MODES[rewritten.sync_of(name)])
+        CpuKernel(name, KernelMode.FIBERS if fibers_only or waits(name) else KernelMode.LOOPS)
         for name in kernels
     )
     device, support = device_parts(module, rewritten, kernels, attributes)
     source = CpuDeviceSource("", modes, rewritten.layout.size_bytes, support, tuple(attributes))
-    needs_collapse = for_collapse and not fibers_only and may_gain(module, modes)
-    if needs_collapse or any(kernel.mode is KernelMode.REGIONS for kernel in modes):
-        text = prepared_text(device, kernels, support, for_collapse=needs_collapse)
-        return replace(source, text=text, needs_prepare=True)
+    if for_collapse and not fibers_only and may_gain(module, modes):
+        text = prepared_text(device, kernels, support)
+        return replace(source, text=text, needs_collapse=True)
     return _finished(device, source)
 
 
@@ -144,15 +141,8 @@ def cpu_collapse_command(
     return Command(argv)
 
 
-def cpu_prepare_command(llvm: ToolPaths, source: Path, output: Path) -> Command:
-    """Inline device functions and bring the kernels into the form that `finish_cpu_ir` reads."""
-    return Command(
-        (str(llvm.tool("opt")), "-S", f"-passes={_PASSES}", str(source), "-o", str(output))
-    )
-
-
 def finish_cpu_ir(prepared: str, source: CpuDeviceSource) -> CpuDeviceSource:
-    """Finish the output of `cpu_collapse_command` or `cpu_prepare_command`."""
+    """Finish the output of `cpu_collapse_command`."""
     return _finished(parse_device_module(prepared), source)
 
 
@@ -160,7 +150,7 @@ def _finished(device: DeviceModule, source: CpuDeviceSource) -> CpuDeviceSource:
     text, kernels = finished_module(
         device, source.kernels, source.support, source.shared_bytes, source.attributes
     )
-    return replace(source, text=text, kernels=kernels, needs_prepare=False)
+    return replace(source, text=text, kernels=kernels, needs_collapse=False)
 
 
 def cpu_runtime_command(

@@ -20,12 +20,8 @@ _MOST_CONDITIONS = 2
 _MOST_COPIED = 120
 _EQUAL = (Predicate.EQ, Predicate.NE)
 # Whether they change where both sides are equal, or one behind; all do where the linear side wraps.
-_CHANGE_AT = frozenset(
-    (Predicate.ULT, Predicate.UGE, Predicate.SLT, Predicate.SGE, *_EQUAL)
-)
-_CHANGE_BEHIND = frozenset(
-    (Predicate.UGT, Predicate.ULE, Predicate.SGT, Predicate.SLE, *_EQUAL)
-)
+_CHANGE_AT = frozenset((Predicate.ULT, Predicate.UGE, Predicate.SLT, Predicate.SGE, *_EQUAL))
+_CHANGE_BEHIND = frozenset((Predicate.UGT, Predicate.ULE, Predicate.SGT, Predicate.SLE, *_EQUAL))
 _SIGNED = frozenset((Predicate.SGT, Predicate.SGE, Predicate.SLT, Predicate.SLE))
 _SWAPPED = {
     Predicate.ULT: Predicate.UGT,
@@ -77,10 +73,14 @@ def _comparisons(
 def _linear_side(shapes: Shapes, operands: Sequence[Value]) -> int | None:
     strides = [shapes[operand].stride for operand in operands]
     is_index = operands[0].type.bits in _INDEX_BITS
-    return strides.index(1) if is_index and sorted(s if s is not None else 2 for s in strides) == [0, 1] else None
+    return (
+        strides.index(1)
+        if is_index and sorted(s if s is not None else 2 for s in strides) == [0, 1]
+        else None
+    )
 
 
-def change_points(  # noqa: PLR0913 (what a value is in a row)
+def change_points(
     frame: Frame,
     slots: Slots,
     graph: Graph,

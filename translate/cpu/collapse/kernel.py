@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 
 from msgspec import Struct
 
 from mlir_offload.toolchain.llvmc.builder import Builder
 from mlir_offload.toolchain.llvmc.code import Opcode, RmwUpdate
-from mlir_offload.toolchain.llvmc.ir import Block, Function, Value
+from mlir_offload.toolchain.llvmc.ir import Function, Value
 from mlir_offload.toolchain.llvmc.module import Module
 from mlir_offload.toolchain.llvmc.target import run_passes
 from mlir_offload.translate.cpu.collapse.frame import Frame
@@ -38,7 +39,8 @@ _PLAIN_RUNTIME = frozenset(
 # See translate/cpu/foreign.py.
 _WAITING_ELSEWHERE = "mo.device.convergent."
 _PRINT = "mo_cpu_vprintf"
-_ROWS = frozenset(("tid.y", "tid.z"))
+_WAITS = "a loop may wait for another thread of the strip"
+_OTHER_AXES = frozenset(("tid.y", "tid.z"))
 _ITEM = ".item"
 _LANES = 32
 # As many as a row of a small block in two dimensions has.
@@ -46,6 +48,7 @@ _LANES_OF_A_TILE = 16
 # A strip goes through its loops alone; with serial code, which no vectors speed up, a strip of 64 loads
 # more of what lies side by side in memory.
 _LANES_OF_SERIAL_CODE = 64
+_ROWS_OF_ANY_WIDTH = Geometry(LARGEST_BLOCK, is_row=True, is_whole_row=True, is_any_width=True)
 _KEPT_ATTRIBUTES = ("sanitize_address", "sanitize_memory")
 
 
@@ -58,10 +61,19 @@ class Outcome(Struct, frozen=True):
     line: int = 0
 
 
-class _Plan(Struct, frozen=True):
-    """Whether a kernel is collapsed over strips or written for whole rows, and why."""
+class _Code(Enum):
+    """What is written for a kernel: loops over strips of threads, over rows of them, or for both."""
 
-    is_collapsed: bool
+    STRIPS = "strips"
+    STRIPS_AND_ROWS = "strips and rows"
+    ROWS = "rows"
+    ROWS_ONLY = "rows only"
+
+
+class _Plan(Struct, frozen=True):
+    """How a kernel is run best, and why; `ROWS_ONLY` if strips cannot run it, `STRIPS` if rows cannot."""
+
+    code: _Code
     reason: str
 
 
@@ -70,7 +82,8 @@ def collapse_module(
 ) -> list[Outcome]:
     """Replace `KERNEL.item` by `KERNEL.run` for the kernels that gain by it.
 
-    A strip has `lanes` threads, 16, 32 or 64, if they are given and no subgroup operation needs 32.
+    A strip has `lanes` threads, 16, 32 or 64, if they are given and no subgroup operation needs 32; with
+    LARGEST_BLOCK each is a row.
     """
     run_passes(module, _INLINE)
     waiting = _waiting_functions(module)
@@ -121,40 +134,36 @@ def _plan(item: Function, module: Module, waiting: frozenset[str]) -> _Plan:
     graph = Graph(item)
     shapes = Shapes(graph, module, Geometry(SUBGROUP, is_row=True))
     may_wait = any(_may_wait(graph, shapes, body) for body in graph.loops.values())
-    must_be_strips = _must_be_strips(graph, shapes)
-    if may_wait and must_be_strips:
-        msg = "a loop may wait for another thread of the strip"
-        raise CannotCollapseError(msg)
-    if any(piece.collective is not None for piece in graph.order):
-        return _Plan(True, "it has subgroup operations")
-    if must_be_strips:
-        return _Plan(True, "threads leave before a barrier")
-    if may_wait:
-        return _Plan(False, "a loop may wait for another thread of the strip")
-    return _fastest(item, graph, shapes)
-
-
-def _fastest(item: Function, graph: Graph, shapes: Shapes) -> _Plan:
-    """Return how a kernel is fastest that can be run both ways."""
-    if item.subprogram:
-        return _Plan(False, "a debugger stops in the loops over threads")
-    if _PRINT in _callees(item):
-        return _Plan(False, "it prints, one thread after the other")
-    if not graph.loops:
-        return _Plan(False, "the loop over threads is vectorized as it is")
-    if any(not _is_shared(graph, shapes, body) for body in graph.loops.values()):
-        return _Plan(False, "the number of iterations of a loop differs between threads")
-    if any(not any(p.is_barrier for p in body) for body in graph.loops.values()):
-        return _Plan(True, "it has loops whose iterations all threads share")
-    if _has_nested_branches(graph, shapes):
-        return _Plan(True, "it has nested divergent branches")
-    return _Plan(False, "the loops over threads between barriers are vectorized as they are")
-
-
-def _must_be_strips(graph: Graph, shapes: Shapes) -> bool:
-    """Say whether plain loops over threads cannot run the kernel."""
     has_subgroups = any(piece.collective is not None for piece in graph.order)
-    return has_subgroups or _leaves_early(graph, shapes)
+    if has_subgroups or _leaves_early(graph, shapes):
+        if may_wait:
+            raise CannotCollapseError(_WAITS)
+        reason = "it has subgroup operations" if has_subgroups else "threads leave before a barrier"
+        return _Plan(_Code.STRIPS, reason)
+    if may_wait:
+        return _Plan(_Code.ROWS_ONLY, _WAITS)
+    reason = _reason_for_rows(item, graph, shapes)
+    if reason:
+        return _Plan(_Code.ROWS, reason)
+    if any(not any(p.is_barrier for p in body) for body in graph.loops.values()):
+        return _Plan(_Code.STRIPS_AND_ROWS, "it has loops whose iterations all threads share")
+    return _Plan(_Code.STRIPS_AND_ROWS, "it has nested divergent branches")
+
+
+def _reason_for_rows(item: Function, graph: Graph, shapes: Shapes) -> str:
+    """Return why a kernel is run by rows that strips can run too; an empty text if strips are faster."""
+    if item.subprogram:
+        return "a debugger stops in the loops over threads"
+    if _PRINT in _callees(item):
+        return "it prints, one thread after the other"
+    if not graph.loops:
+        return "the loop over threads is vectorized as it is"
+    if any(not _is_shared(graph, shapes, body) for body in graph.loops.values()):
+        return "the number of iterations of a loop differs between threads"
+    has_barriers = all(any(p.is_barrier for p in body) for body in graph.loops.values())
+    if has_barriers and not _has_nested_branches(graph, shapes):
+        return "the loops over threads between barriers are vectorized as they are"
+    return ""
 
 
 def _leaves_early(graph: Graph, shapes: Shapes) -> bool:
@@ -242,35 +251,52 @@ def _collapse(module: Module, kernel: str, plan: _Plan, lanes: int | None) -> Ou
     if item is None:
         msg = f"{kernel}.item is gone"
         raise ValueError(msg)
-    line = _line(item)
+    line, code = _line(item), plan.code
+    if lanes == LARGEST_BLOCK and code is _Code.STRIPS_AND_ROWS:
+        code = _Code.ROWS
     try:
-        _write_run(module, kernel, item, lanes, plan)
+        try:
+            _write_run(module, kernel, item, lanes, code)
+        except CannotCollapseError:
+            if code in (_Code.STRIPS, _Code.ROWS_ONLY):
+                raise
+            _delete(module, kernel)
+            _write_run(module, kernel, item, lanes, _Code.STRIPS)
     except CannotCollapseError as error:
-        for name in ("run", "rest"):
-            left = module.function(f"{kernel}.{name}")
-            if left is not None:
-                left.delete()
+        _delete(module, kernel)
         return Outcome(kernel, is_collapsed=False, reason=str(error), line=line)
     item.delete()
-    return Outcome(kernel, plan.is_collapsed, plan.reason, line)
+    is_collapsed = code in (_Code.STRIPS, _Code.STRIPS_AND_ROWS)
+    return Outcome(kernel, is_collapsed, plan.reason, line)
+
+
+def _delete(module: Module, kernel: str) -> None:
+    """Remove what could not be written to its end."""
+    for name in ("run", "rest"):
+        left = module.function(f"{kernel}.{name}")
+        if left is not None:
+            left.delete()
 
 
 def _write_run(
-    module: Module, kernel: str, item: Function, lanes: int | None, plan: _Plan
+    module: Module, kernel: str, item: Function, lanes: int | None, code: _Code
 ) -> None:
-    graph = Graph(item)
-    strips = _strips(graph, lanes) if plan.is_collapsed else ()
-    rest = _rest(graph, module, strips)
-    if strips and rest.is_any_width:
-        # Apart, where it does not take registers from the code of strips.
-        others = _write_function(module, f"{kernel}.rest", item, graph, [rest])
-        others.add_attribute("noinline")
-        _write_function(module, f"{kernel}.run", item, graph, strips, others)
-    else:
-        _write_function(module, f"{kernel}.run", item, graph, [*strips, rest])
+    graph, name = Graph(item), f"{kernel}.run"
+    if code in (_Code.ROWS, _Code.ROWS_ONLY):
+        _write_function(module, name, item, graph, [_ROWS_OF_ANY_WIDTH])
+        return
+    strips = _strips(graph, lanes)
+    if code is _Code.STRIPS:
+        others = Geometry(strips[-1].lanes, is_row=False)
+        _write_function(module, name, item, graph, [*strips, others])
+        return
+    # Apart, where it does not take registers from the code of strips.
+    rest = _write_function(module, f"{kernel}.rest", item, graph, [_ROWS_OF_ANY_WIDTH])
+    rest.add_attribute("noinline")
+    _write_function(module, name, item, graph, strips, rest)
 
 
-def _write_function(  # noqa: PLR0913 (a kernel, and how it is run)
+def _write_function(
     module: Module,
     name: str,
     item: Function,
@@ -334,20 +360,13 @@ def _mark_lines(b: Builder, graph: Graph) -> None:
                 b.mark_line(place)
 
 
-def _rest(graph: Graph, module: Module, strips: Sequence[Geometry]) -> Geometry:
-    """Return how the blocks are run that are not made of strips."""
-    if strips and _must_be_strips(graph, Shapes(graph, module, strips[-1])):
-        return Geometry(strips[-1].lanes, is_row=False)
-    return Geometry(LARGEST_BLOCK, is_row=True, is_whole_row=True, is_any_width=True)
-
-
 def _strips(graph: Graph, lanes: int | None) -> tuple[Geometry, ...]:
     """Return the ways to put rows of threads into strips, in the order of preference."""
     if any(piece.collective is not None for piece in graph.order):
         return (Geometry(SUBGROUP, is_row=True),)
-    if lanes is not None:
+    if lanes not in (None, LARGEST_BLOCK):
         return (Geometry(lanes, is_row=True),)
-    if not graph.registers.isdisjoint(_ROWS):
+    if not graph.registers.isdisjoint(_OTHER_AXES):
         return (
             Geometry(_LANES_OF_A_TILE, is_row=True, is_whole_row=True),
             Geometry(_LANES_OF_A_TILE, is_row=True),

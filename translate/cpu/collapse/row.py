@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 
 from mlir_offload.toolchain.llvmc.code import Opcode, Predicate
 from mlir_offload.toolchain.llvmc.ir import Block, Instruction, Value
@@ -274,7 +273,9 @@ class RowWriter(KernelWriter):
             for i in piece.instructions:
                 if self._is_in_lane(stretch, piece, i):
                     slots.set_lane(i, self._in_lane(i, piece, lane))
-            targets = [self._way(stretch, piece, s, blocks, out, len(successors)) for s in successors]
+            targets = [
+                self._way(stretch, piece, s, blocks, out, len(successors)) for s in successors
+            ]
             ways += [(piece, b.block, s) for s in successors if stretch.is_inside(piece, s)]
             if len(targets) > 1:
                 b.branch(slots.lane(condition_of(piece)), *targets)
@@ -295,7 +296,7 @@ class RowWriter(KernelWriter):
             return self.slots.incoming_lane(phi)
         return self.slots.from_first(phi, self.slots.incoming_scalar(phi))
 
-    def _way(  # noqa: PLR0913 (two ends of it)
+    def _way(
         self,
         stretch: Stretch,
         piece: Piece,

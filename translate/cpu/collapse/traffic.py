@@ -32,7 +32,11 @@ class Traffic:
             self.crossing.update(
                 v for v in self.used(piece) if where(graph.home[v]) is not where(piece)
             )
-            if stretch_of is None and piece.condition is not None and shapes.is_divergent(condition_of(piece)):
+            if (
+                stretch_of is None
+                and piece.condition is not None
+                and shapes.is_divergent(condition_of(piece))
+            ):
                 self.crossing.add(condition_of(piece))
         self._live = self._find_live()
 

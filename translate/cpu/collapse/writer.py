@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mlir_offload.toolchain.llvmc.code import Opcode, Predicate
+from mlir_offload.toolchain.llvmc.code import Predicate
 from mlir_offload.toolchain.llvmc.ir import Block, Value
 from mlir_offload.translate.cpu.collapse.base import KernelWriter
 from mlir_offload.translate.cpu.collapse.collective import write_collective
@@ -123,7 +123,9 @@ class StripWriter(KernelWriter):
             slots.end_lane()
 
         has_calls = any(calls_libm(instruction) for instruction in work)
-        self.frame.loop(body, guard=guard, is_parallel=self._can_be_parallel([piece]), has_calls=has_calls)
+        self.frame.loop(
+            body, guard=guard, is_parallel=self._can_be_parallel([piece]), has_calls=has_calls
+        )
 
     # Control ------------------------------------------------------------------------------
 
