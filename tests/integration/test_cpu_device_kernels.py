@@ -158,9 +158,7 @@ class Build:
         self.run(translate_command(self.llvm, alone, text))
         return text.read_text(), {kernel.name: kernel.symbol for kernel in module.kernels}
 
-    def finish(
-        self, source: CpuDeviceSource, stem: str, *, lanes: int = 0
-    ) -> CpuDeviceSource:
+    def finish(self, source: CpuDeviceSource, stem: str, *, lanes: int = 0) -> CpuDeviceSource:
         if not source.needs_collapse:
             return source
         before, after = self.directory / f"{stem}.pre.ll", self.directory / f"{stem}.collapsed.ll"

@@ -39,7 +39,7 @@ def test_without_libllvm_they_compute_the_same_and_a_note_names_the_package(tmp_
     compiler = [sys.executable, "-c", WITHOUT_LIBRARY]
     said = _compare(compiler, 22, range(902, 905), tmp_path)
     assert said == (
-        "mlir-offload: note: LLVM 22 has no libLLVM here: kernels with subgroup operations are slow on"
+        "mlir-offload: note: LLVM 22 has no libLLVM here: kernels with barriers or subgroup operations are slow on"
         " the CPU (apt install libllvm22; from source, LLVM_BUILD_LLVM_DYLIB=ON)\n"
     )
 

@@ -22,6 +22,8 @@ from mlir_offload.translate.cpu.launch import (
     KernelMode,
     fiber_definition,
     launch_definition,
+    run_name,
+    strips_definition,
     thread_function_name,
 )
 from mlir_offload.translate.cpu.library import libm_attributes, vector_forms
@@ -92,7 +94,7 @@ def prepared_text(device: DeviceModule, kernels: Sequence[str], support: Support
     Ids, barriers and subgroup operations stay calls; kernels are not to be removed.
     """
     items = {thread_function_name(kernel) for kernel in kernels}
-    functions = (
+    functions = tuple(
         replace(
             function,
             head=function.head.replace("define internal ", "define ", 1).replace(
@@ -107,7 +109,7 @@ def prepared_text(device: DeviceModule, kernels: Sequence[str], support: Support
         _declaration(name, text) if name.startswith((*_DECLARED, *_COLLECTIVE)) else text
         for name, text in support
     ]
-    return _render(replace(device, functions=tuple(functions)), [RUNTIME_DECLARATIONS, *declared])
+    return _render(replace(device, functions=functions), [RUNTIME_DECLARATIONS, *declared])
 
 
 def _declaration(name: str, definition: str) -> str:
@@ -139,6 +141,15 @@ def finished_module(
         item = functions.get(thread_function_name(kernel.name))
         if item is None:
             mode = KernelMode.STRIPS
+            run = functions[run_name(kernel.name)]
+            debug = nodes.debug_of(run)
+            if debug.subprogram:
+                # With line tables alone, a debugger only knows functions in which others are inlined.
+                del functions[run.name]
+                head = run.head.replace(symbol(run.name), symbol(f"{kernel.name}.strips"), 1)
+                run = Function(f"{kernel.name}.strips", head, run.body).with_attributes(_INLINED)
+                functions[run.name] = run
+                texts.append(strips_definition(kernel.name, run, debug))
         else:
             functions[item.name] = item = _internal(item)
             debug = nodes.debug_of(item)

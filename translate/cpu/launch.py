@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from mlir_offload.translate.cpu.text import Function, c_string, first_type, symbol
 
-KERNEL_TYPE = "%mo.kernel = type { ptr, ptr, ptr, i64, i64 }"
+KERNEL_TYPE = "%mo.kernel = type { ptr, ptr, ptr, i64 }"
 _FIBERS = "mo_cpu_run_fibers"
 _AXES = "xyz"
 _BLOCK_DIM = 2
 # Fields of %mo.thread that all threads of a block share.
 _TRIPLES = ((_BLOCK_DIM, "block_dim"), (3, "block_id"), (4, "grid_dim"))
-_POINTERS = ((5, "static"), (6, "dynamic"), (7, "state"), (8, "group"))
+_POINTERS = ((5, "static"), (6, "dynamic"), (7, "group"))
 
 
 class KernelMode(Enum):
@@ -54,7 +54,7 @@ def launch_definition(kernel: str, mode: KernelMode, *, shared_bytes: int) -> st
     described, name = symbol(f"{kernel}.kernel"), symbol(f"{kernel}.name")
     run_range = f"@{_FIBERS}" if mode is KernelMode.FIBERS else "@mo_cpu_run_blocks"
     run = symbol(run_name(kernel))
-    fields = f"ptr {name}, ptr {run}, ptr {run_range}, i64 {shared_bytes}, i64 0"
+    fields = f"ptr {name}, ptr {run}, ptr {run_range}, i64 {shared_bytes}"
     return "\n".join(
         (
             f"{name} = internal constant {c_string(kernel)}",
@@ -78,6 +78,13 @@ def fiber_definition(kernel: str, item: Function, metadata: Metadata) -> str:
     call = f"  call void {symbol(item.name)}({', '.join(('ptr %item', *arguments))}){metadata.location}"
     head = run_head(run_name(kernel), "%item", metadata)
     return "\n".join((head, *loads, call, "  ret void", "}"))
+
+
+def strips_definition(kernel: str, run: Function, metadata: Metadata) -> str:
+    """Return mo_kernel.run for a kernel of which another function runs a block."""
+    head = run_head(run_name(kernel), "%block", metadata)
+    call = f"  call void {symbol(run.name)}(ptr %block, ptr %params){metadata.location}"
+    return "\n".join((head, call, "  ret void", "}"))
 
 
 def run_head(name: str, context: str, metadata: Metadata) -> str:

@@ -278,9 +278,7 @@ def _delete(module: Module, kernel: str) -> None:
             left.delete()
 
 
-def _write_run(
-    module: Module, kernel: str, item: Function, lanes: int | None, code: _Code
-) -> None:
+def _write_run(module: Module, kernel: str, item: Function, lanes: int | None, code: _Code) -> None:
     graph, name = Graph(item), f"{kernel}.run"
     if code in (_Code.ROWS, _Code.ROWS_ONLY):
         _write_function(module, name, item, graph, [_ROWS_OF_ANY_WIDTH])

@@ -10,7 +10,7 @@ from mlir_offload.translate.cpu.collapse.shape import Geometry
 
 # Offsets of mo_thread_context in offload/runtime/cpu_device.h.
 _TRIPLES = {"ntid": 16, "ctaid": 28, "nctaid": 40}
-_LINEAR, _STATIC, _DYNAMIC, _ITEM_BYTES = 12, 56, 64, 88
+_LINEAR, _STATIC, _DYNAMIC, _ITEM_BYTES = 12, 56, 64, 80
 _AXES = "xyz"
 LARGEST_BLOCK = 1024
 SUBGROUP = 32
