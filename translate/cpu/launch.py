@@ -84,7 +84,7 @@ def strips_definition(kernel: str, run: Function, metadata: Metadata) -> str:
     """Return mo_kernel.run for a kernel of which another function runs a block."""
     head = run_head(run_name(kernel), "%block", metadata)
     call = f"  call void {symbol(run.name)}(ptr %block, ptr %params){metadata.location}"
-    return "\n".join((head, call, "  ret void", "}"))
+    return f"{head}\n{call}\n  ret void\n}}"
 
 
 def run_head(name: str, context: str, metadata: Metadata) -> str:

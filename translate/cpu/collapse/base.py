@@ -116,7 +116,7 @@ class KernelWriter:
             if value.opcode not in (Opcode.CALL, Opcode.ALLOCA):
                 for operand in self.graph.operands[value]:
                     self.repeat(operand)
-            known = self._scalar(value)
+            known = self.scalar(value)
             self.slots.set_scalar(value, known)
         return known
 
@@ -147,7 +147,7 @@ class KernelWriter:
 
     # Instructions -------------------------------------------------------------------------
 
-    def _scalar(self, instruction: Instruction) -> Value:
+    def scalar(self, instruction: Instruction) -> Value:
         """Append an instruction for lane 0."""
         name = instruction.callee if instruction.opcode == Opcode.CALL else ""
         if name.startswith(REGISTERS):
@@ -165,7 +165,7 @@ class KernelWriter:
     def _of_first_lane(self, value: Value) -> Value:
         """Return the value of lane 0; that of a divergent one, for a comparison that is uniform."""
         if isinstance(value, Instruction) and self.shapes.is_divergent(value):
-            return self._scalar(value)
+            return self.scalar(value)
         return self.slots.scalar(value)
 
     def _mark_memory(self, access: Instruction, made: Instruction) -> None:
@@ -178,7 +178,7 @@ class KernelWriter:
         elif self.slots.is_other_memory(address):
             self.frame.mark_workgroup(made, is_inside=False)
 
-    def _lane(self, instruction: Instruction, lane: Value, piece: Piece) -> Value:
+    def lane(self, instruction: Instruction, lane: Value, piece: Piece) -> Value:
         """Append an instruction for one lane, in a loop over lanes."""
         special = self._special(instruction, lane)
         if special is not None:
@@ -190,11 +190,11 @@ class KernelWriter:
         self._mark_memory(instruction, made)
         return made
 
-    def _can_be_parallel(self, pieces: Iterable[Piece]) -> bool:
+    def can_be_parallel(self, pieces: Iterable[Piece]) -> bool:
         """Say whether a loop over lanes may be marked as parallel.
 
-        For such a loop LLVM 15 to 22 do not see that a load reads what the same lane stored before, and
-        load members of structures of several lanes too early (InterleavedAccessInfo, with no dependences).
+        In such a loop LLVM 19 and 22 do not see that a load reads what the same lane stored before: they
+        load structures of several lanes at once, too early (InterleavedAccessInfo finds no dependences).
         """
         stored: list[Value] = []
         for piece in pieces:
@@ -216,7 +216,7 @@ class KernelWriter:
     def _is_strided(self, address: Value, type_: Type) -> bool:
         """Say whether what the lanes access may have gaps between."""
         stride = self.shapes[address].stride
-        return stride is None or stride not in (0, self.frame.module.size_bytes(type_))
+        return stride is None or abs(stride) not in (0, self.frame.module.size_bytes(type_))
 
     def _special(self, instruction: Instruction, lane: Value) -> Value | None:
         """Append an instruction that is not copied; None for one that is."""

@@ -33,10 +33,10 @@ class Sharing:
             for piece in stretch.pieces:
                 for after in piece.successors:
                     if not stretch.is_inside(piece, after):
-                        edges = traffic.edge(piece, after)
-                        ways.setdefault(after, []).extend(
-                            edge for edge in edges if shapes.is_divergent(edge[0])
-                        )
+                        found = ways.setdefault(after, [])
+                        for phi, value in traffic.edge(piece, after):
+                            if shapes.is_divergent(phi):
+                                found.append((phi, value))
             for after, edges in ways.items():
                 needed = kept.intersection(traffic.live(after))
                 phis = {phi for phi, _ in edges}
@@ -44,9 +44,9 @@ class Sharing:
                 self._add_clashes(made | phis, phis, edges)
                 self._add_clashes(phis, needed, edges)
                 brought += edges
-        for phi, value in brought:
-            if value in kept:
-                self._join(phi, value)
+        for first, second in brought:
+            if second in kept:
+                self._join(first, second)
 
     def _add_clashes(
         self, written: set[Value], needed: set[Value], edges: Sequence[tuple[Value, Value]]

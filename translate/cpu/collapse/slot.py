@@ -23,7 +23,7 @@ _Base = bool | Instruction | None
 class Slots:
     """Where values are kept between pieces, and what represents them inside of one."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 (what a kernel's values are, and where)
         self,
         frame: Frame,
         graph: Graph,

@@ -81,7 +81,7 @@ class StripWriter(KernelWriter):
                 self.slots.set_scalar(phi, self.slots.incoming_scalar(phi))
         for instruction in piece.instructions:
             if not self.shapes.is_divergent(instruction):
-                self.slots.set_scalar(instruction, self._scalar(instruction))
+                self.slots.set_scalar(instruction, self.scalar(instruction))
         if piece.collective is not None:
             write_collective(self.frame, self.slots, piece.collective, mask)
         self._run_lanes(piece, guard=self._here if is_masked else None)
@@ -117,14 +117,14 @@ class StripWriter(KernelWriter):
             for phi in phis:
                 slots.set_lane(phi, slots.incoming_lane(phi))
             for instruction in work:
-                slots.set_lane(instruction, self._lane(instruction, lane, piece))
+                slots.set_lane(instruction, self.lane(instruction, lane, piece))
             for phi, value in edges:
                 self.frame.put(slots.lane(value), slots.incoming(phi), lane)
             slots.end_lane()
 
         has_calls = any(calls_libm(instruction) for instruction in work)
         self.frame.loop(
-            body, guard=guard, is_parallel=self._can_be_parallel([piece]), has_calls=has_calls
+            body, guard=guard, is_parallel=self.can_be_parallel([piece]), has_calls=has_calls
         )
 
     # Control ------------------------------------------------------------------------------
