@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mlir_offload.toolchain.llvmc.code import Opcode, Predicate
 from mlir_offload.toolchain.llvmc.ir import Instruction, Value
+from mlir_offload.translate.cpu.collapse.base import KernelWriter
 from mlir_offload.translate.cpu.collapse.piece import Piece, condition_of
 from mlir_offload.translate.cpu.collapse.stretch import Stretch
-
-if TYPE_CHECKING:
-    from mlir_offload.translate.cpu.collapse.row import RowWriter
 
 _LOGIC = (Opcode.AND, Opcode.OR, Opcode.XOR, Opcode.SELECT, Opcode.FREEZE)
 _INDEX_BITS = (32, 64)
@@ -35,7 +32,7 @@ _SWAPPED |= {after: before for before, after in _SWAPPED.items()}
 class Cut:
     """The conditions of a stretch that change at few threads of a row."""
 
-    def __init__(self, writer: RowWriter, stretch: Stretch) -> None:
+    def __init__(self, writer: KernelWriter, stretch: Stretch) -> None:
         """Find the branches that comparisons of a linear and a uniform value decide."""
         self._frame = writer.frame
         self._slots = writer.slots

@@ -28,7 +28,7 @@ class RowWriter(KernelWriter):
         self._stretch_of = {p: stretch for stretch in self._stretches for p in stretch.pieces}
         traffic = Traffic(self.graph, self.shapes, self._stretch_of.__getitem__)
         for piece in self.graph.order:
-            if self.is_choice(piece):
+            if self._is_choice(piece):
                 edges = (edge for after in piece.successors for edge in traffic.edge(piece, after))
                 traffic.crossing.update(v for _, v in edges if isinstance(v, Instruction))
         return traffic
@@ -59,7 +59,7 @@ class RowWriter(KernelWriter):
         b.go(self.label(stretch.entry, is_masked=False))
         slots.begin()
         self._write_shared(stretch)
-        loop = ThreadLoop(self, stretch)
+        loop = ThreadLoop(self, stretch, self._edges)
         for value in loop.needed:
             if not self.shapes.is_divergent(value):
                 slots.scalar(value)
@@ -105,7 +105,7 @@ class RowWriter(KernelWriter):
     def _copied(self, piece: Piece, after: Piece) -> Block:
         """Return where a piece begins, or what copies values to its phis before."""
         frame, slots, target = self.frame, self.slots, self.label(after, is_masked=False)
-        copies = self.edges(piece, after, are_copies=True)
+        copies = self._edges(piece, after, are_copies=True)
         if not copies:
             return target
         begin = frame.new_block("copies")
@@ -122,7 +122,7 @@ class RowWriter(KernelWriter):
         frame.b.jump(target)
         return begin
 
-    def edges(
+    def _edges(
         self, piece: Piece, after: Piece, *, are_copies: bool = False
     ) -> list[tuple[Instruction, Value]]:
         """Return phis with what the loop over threads brings to them, or what is copied behind it.
@@ -132,11 +132,11 @@ class RowWriter(KernelWriter):
         return [
             (phi, value)
             for phi, value in self.traffic.edge(piece, after)
-            if (self.is_choice(piece) and self.shapes.is_divergent(phi)) is are_copies
+            if (self._is_choice(piece) and self.shapes.is_divergent(phi)) is are_copies
             and not (self.shapes.is_divergent(phi) and self._sharing.is_there(phi, value))
         ]
 
-    def is_choice(self, piece: Piece) -> bool:
+    def _is_choice(self, piece: Piece) -> bool:
         """Say whether all threads of a row go one of two ways behind a piece."""
         return len(piece.successors) > 1 and piece not in self._stretch_of[piece].core_of
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from mlir_offload.toolchain.llvmc.code import Opcode
 from mlir_offload.toolchain.llvmc.ir import Block, Instruction, Value
+from mlir_offload.translate.cpu.collapse.base import KernelWriter
 from mlir_offload.translate.cpu.collapse.piece import (
     REGISTERS,
     SHARED_MEMORY,
@@ -16,18 +16,17 @@ from mlir_offload.translate.cpu.collapse.piece import (
 )
 from mlir_offload.translate.cpu.collapse.stretch import Stretch
 
-if TYPE_CHECKING:
-    from mlir_offload.translate.cpu.collapse.row import RowWriter
-
 _Edge = tuple[Instruction, Value]
+_Edges = Callable[[Piece, Piece], Iterable[_Edge]]
 
 
 class ThreadLoop:
     """Writes the loop over the threads for a stretch, more than once where conditions are known."""
 
-    def __init__(self, writer: RowWriter, stretch: Stretch) -> None:
-        """Take what writes the rest of the kernel."""
+    def __init__(self, writer: KernelWriter, stretch: Stretch, leaving: _Edges) -> None:
+        """Take what writes the rest of the kernel; `leaving` gives what a way out of the stretch keeps."""
         self._writer = writer
+        self._leaving = leaving
         self._stretch = stretch
         self._frame = writer.frame
         self._slots = writer.slots
@@ -48,7 +47,7 @@ class ThreadLoop:
             return list(self._writer.traffic.edge(piece, after))
         is_divergent = self._writer.shapes.is_divergent
         is_shared = piece not in self._stretch.core_of
-        edges = self._writer.edges(piece, after)
+        edges = self._leaving(piece, after)
         return [(phi, value) for phi, value in edges if is_divergent(phi) or not is_shared]
 
     @property
