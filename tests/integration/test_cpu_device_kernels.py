@@ -631,6 +631,45 @@ def compared(thread: int, size: int, mask: int) -> int:
     return result
 
 
+# The value stored at an odd place of `b` is loaded from `a`, which is the same memory.
+STRUCTURES = """
+module attributes {gpu.container_module} {
+  gpu.module @structures {
+    gpu.func @structures(%a: memref<?xi32>, %b: memref<?xi32>, %out: memref<?xi32>) kernel {
+      %one = arith.constant 1 : index
+      %two = arith.constant 2 : index
+      %t = gpu.thread_id x
+      %even = arith.muli %t, %two : index
+      %odd = arith.addi %even, %one : index
+      %x = memref.load %a[%even] : memref<?xi32>
+      memref.store %x, %b[%odd] : memref<?xi32>
+      %y = memref.load %a[%odd] : memref<?xi32>
+      memref.store %y, %out[%t] : memref<?xi32>
+      gpu.return
+    }
+  }
+}
+"""
+# Strips run loops that all threads share.
+LOOP = {
+    "      %x = memref": "      scf.for %k = %one to %two step %one {\n      %x = memref",
+    "      gpu.return": "      }\n      gpu.return",
+}
+
+
+@pytest.mark.parametrize("lanes", [0, 32, LARGEST_BLOCK], ids=["plain", "strips", "rows"])
+def test_a_thread_loads_from_structures_what_it_has_stored(build: Build, lanes: int) -> None:
+    source, text = build.directory / "structures.mlir", STRUCTURES
+    for old, new in LOOP.items() if lanes == 32 else ():
+        text = text.replace(old, new)
+    source.write_text(text)
+    stem = f"structures{lanes}"
+    program = build.program(source, stem=stem, collapses=lanes > 0, lanes=lanes)
+    data, out = ints(range(512)), ints([-1] * 256)
+    program.launch("structures", (1, 1, 1), (256, 1, 1), [data, data, out])
+    assert list(out) == [*range(0, 512, 2)]
+
+
 # The largest error of libmvec, in units of the last place.
 ULP = 4
 SPECIAL = (0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 1e-40, -1e-310, 1e30, -1e300)

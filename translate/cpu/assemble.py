@@ -48,6 +48,7 @@ _INLINE_HINDRANCES = ir_words("noinline", "optnone", "convergent")
 _REFERENCE = ir_pattern("`global`")
 _PARAMETER_NAME = ir_pattern(" `local`")
 _NODE = ir_pattern("`node`")
+_STORE, _LOAD = "  store ", " = load "
 _NO_ATTRIBUTES = ir_pattern("{`indent`}`end`")
 _DROPPED_METADATA = ("!nvvm.annotations", "!nvvmir.version")
 # What the collapse over subgroups must recognise stays a declaration.
@@ -159,8 +160,9 @@ def finished_module(
                 texts.append(fiber_definition(kernel.name, item, debug))
             else:
                 functions[item.name] = item = thread
-                # One array for all threads of a vector would be wrong.
-                is_serial = _has_arrays(item, functions)
+                # One array for all threads of a vector would be wrong; of marked loops LLVM makes vectors
+                # that load too early what the same thread has stored (see `can_be_parallel`).
+                is_serial = _has_arrays(item, functions) or _loads_stored(item, functions)
                 marks = debug if is_serial else nodes.vector(debug)
                 texts.append(loops_definition(kernel.name, item, marks))
         modes.append(CpuKernel(kernel.name, mode))
@@ -221,6 +223,18 @@ def _has_arrays(item: Function, functions: dict[str, Function]) -> bool:
         if any(" alloca " in line for line in function.body):
             return True
         work += _mentioned(function)
+    return False
+
+
+def _loads_stored(item: Function, functions: dict[str, Function]) -> bool:
+    """Say whether a load follows a store, in the text of a function or of those that it calls."""
+    storing = {name for name, f in functions.items() if any(_STORE in line for line in f.body)}
+    has_stored = False
+    for line in item.body:
+        called = storing.intersection(_mentioned(replace(item, body=(line,))))
+        if has_stored and (_LOAD in line or called):
+            return True
+        has_stored = has_stored or _STORE in line or bool(called)
     return False
 
 

@@ -46,7 +46,7 @@ __all__ = [
 
 
 _GAINING = (" = phi ", " = alloca ")
-_BRANCH = " br i1 "
+_BRANCH, _STORE, _LOAD = " br i1 ", "  store ", " = load "
 # There are masked loads of 32 and 64 bits.
 _NARROW = (" load half", " load bfloat", " load i16", " load i8")
 # More than saxpy has, also with an exponential function; a stencil and Black-Scholes have as much.
@@ -127,14 +127,17 @@ def may_gain(module: DeviceModule, kernels: Sequence[CpuKernel]) -> bool:
     """Say whether the collapse makes a kernel so much faster that it is worth the time that it takes.
 
     Of kernels without barriers, subgroup operations and loops, those gain that have memory of their own,
-    or whose `if (i < n)` guards much: vectors under masks then take 1.3 to 1.5 times as long as others.
+    that load behind a store, which may keep LLVM from making vectors, and those whose `if (i < n)` guards
+    much: vectors under masks then take 1.3 to 1.5 times as long as others.
     """
     modes = {kernel.name: kernel.mode for kernel in kernels}
     if any(mode is not KernelMode.LOOPS for mode in modes.values()):
         return True
     bodies = ("\n".join(f.body) for f in module.functions if f.name in modes)
     return any(
-        any(word in body for word in _GAINING) or (_BRANCH in body and _guarded_cost(body) >= _MUCH)
+        any(word in body for word in _GAINING)
+        or _LOAD in body.partition(_STORE)[2]
+        or (_BRANCH in body and _guarded_cost(body) >= _MUCH)
         for body in bodies
     )
 
@@ -143,7 +146,7 @@ def _guarded_cost(body: str) -> int:
     if any(word in body for word in _NARROW):
         return _MUCH
     calls = body.count(" call ") - body.count("@llvm.")
-    return 2 * body.count(" = load ") + 3 * max(calls, 0)
+    return 2 * body.count(_LOAD) + 3 * max(calls, 0)
 
 
 def cpu_collapse_command(
