@@ -327,7 +327,7 @@ def test_loop_until_a_shared_flag_stays_clear(program: Program, size: int) -> No
     assert all(len(set(turns[b * size : (b + 1) * size])) == 1 for b in range(2))
 
 
-LOOPS = 12
+LOOPS = 40
 
 
 def _many_barriers() -> str:

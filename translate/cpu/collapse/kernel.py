@@ -12,6 +12,7 @@ from mlir_offload.toolchain.llvmc.code import Opcode, RmwUpdate
 from mlir_offload.toolchain.llvmc.ir import Function, Value
 from mlir_offload.toolchain.llvmc.module import Module
 from mlir_offload.toolchain.llvmc.target import run_passes
+from mlir_offload.translate.cpu.collapse.bound import add_barriers
 from mlir_offload.translate.cpu.collapse.frame import Frame
 from mlir_offload.translate.cpu.collapse.piece import (
     CannotCollapseError,
@@ -280,6 +281,7 @@ def _delete(module: Module, kernel: str) -> None:
 
 def _write_run(module: Module, kernel: str, item: Function, lanes: int | None, code: _Code) -> None:
     graph, name = Graph(item), f"{kernel}.run"
+    add_barriers(graph)
     if code in (_Code.ROWS, _Code.ROWS_ONLY):
         _write_function(module, name, item, graph, [_ROWS_OF_ANY_WIDTH])
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 
 from mlir_offload.toolchain.llvmc.code import Opcode
 from mlir_offload.toolchain.llvmc.ir import Instruction, Value
@@ -60,7 +61,11 @@ class Traffic:
 
     def live(self, piece: Piece) -> list[Value]:
         """Return the values that must be known where the piece begins, in a fixed order."""
-        return sorted(self._live[piece], key=self._number.__getitem__)
+        return self.in_order(self._live[piece])
+
+    def in_order(self, values: AbstractSet[Value]) -> list[Value]:
+        """Return values in a fixed order."""
+        return sorted(values, key=self._number.__getitem__)
 
     def is_repeatable(self, value: Value) -> bool:
         """Say whether a value can be computed again from arguments and ids."""
