@@ -135,7 +135,7 @@ class ForkServers(Struct):
     def find(
         self, program: str, environment: Mapping[str, str], start: Start
     ) -> tuple[ForkServer, int] | None:
-        """Return the server for a program and what to enter; it is started at the first use."""
+        """Return the server for a program and what to enter; it is started if it is not."""
         if program not in self.entries:
             return None
         name, entry = self.entries[program]
@@ -156,10 +156,16 @@ class ForkServers(Struct):
             changed = {_PRELOAD: preloaded, _SOCKET_VARIABLE: str(theirs.fileno())}
             return ForkServer(ours, start(program, {**environment, **changed}, theirs.fileno()))
 
+    def load_all(self, environment: Mapping[str, str], start: Start) -> None:
+        """Start the servers that are not: while one works, others are loaded on another processor."""
+        for name, _ in self.entries.values():
+            with _no_errors():
+                self._server(name, environment, start)
+
     def share(self, environment: Mapping[str, str], start: Start) -> SharedServers:
         """Start all servers; return what lets another process use them that inherits the descriptors."""
-        names = sorted({name for name, _ in self.entries.values()})
-        sockets = {name: self._server(name, environment, start).descriptor for name in names}
+        self.load_all(environment, start)
+        sockets = {name: server.descriptor for name, server in self._servers.items()}
         return SharedServers(str(self.library), dict(self.entries), sockets)
 
     def close(self) -> None:

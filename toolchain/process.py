@@ -233,6 +233,7 @@ class ProcessRunner(Struct):
                 return None
             with self._lock:
                 self._children.add(fork)
+                servers.load_all(dict(os.environ), _open_server)
         finally:
             self._starting_threads.discard(thread)
         if self._stopping:

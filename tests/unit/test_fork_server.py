@@ -90,6 +90,17 @@ def test_a_program_is_loaded_once_and_ends_with_its_user(library: Path) -> None:
         os.kill(server, 0)
 
 
+def test_the_first_fork_loads_the_other_programs(library: Path) -> None:
+    other = "/bin/cat"
+    servers = ForkServers(library, {p: (p, PROGRAM) for p in (SHELL, other)})
+    runner = ProcessRunner(servers)
+    runner.run(_shell("true"))
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+    names = {Path(f"/proc/{pid}/exe").resolve() for pid in children}
+    runner.close()
+    assert {Path(SHELL).resolve(), Path(other).resolve()} <= names
+
+
 def test_a_fork_has_a_group_of_its_own(loaded: ProcessRunner) -> None:
     pid, group = loaded.run(_shell("echo $$; ps -o pgid= -p $$")).stdout.split()
     assert pid == group != str(os.getpgrp())
