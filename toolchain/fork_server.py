@@ -1,14 +1,14 @@
-"""Programs that are loaded once and forked for each use.
+"""Load a program once, and fork it for each command.
 
-To load mlir-opt or clang, with the relocations and constructors of LLVM's libraries, takes 20 to 35 ms of processor
-time, a fork of the loaded program 3. A library that is loaded into the program (`data/fork_server.c`, by LD_PRELOAD)
-makes it wait for requests before it enters main(). The caller starts a program as ever where that does not work, as
-with a script or a static program.
+Loading mlir-opt or clang, with the relocations and constructors of LLVM's libraries, takes 20 to 35 ms of processor
+time; a fork of the loaded program takes 3 ms. A library that LD_PRELOAD loads into the program
+(`data/fork_server.c`) waits for requests before main(). If that does not work, for example with a script or a
+statically linked program, the caller starts the program normally.
 """
 
 from __future__ import annotations
 
-# The module `socket` makes enumerations of all its constants, which takes 7 ms of each call.
+# `_socket` instead of `socket`, which makes enumerations of all its constants when it is imported (7 ms).
 import _socket
 import contextlib
 import os
@@ -22,7 +22,7 @@ from msgspec import Struct, field
 
 SOURCE = Path(__file__).parent / "data" / "fork_server.c"
 PROGRAM, MLIR_TRANSLATE = 0, 1
-"""What a fork enters: main() of its program, or that of mlir-translate, which libMLIR has, too."""
+"""The entry point of a fork: main() of its program, or mlir-translate, whose code libMLIR contains."""
 
 _SOCKET_VARIABLE = "MLIR_OFFLOAD_FORK_SERVER"
 _PRELOAD = "LD_PRELOAD"
@@ -30,7 +30,7 @@ _HEADER = struct.Struct("=III")
 _DESCRIPTORS = struct.Struct("=iiii")
 _ANSWER = struct.Struct("=i")
 _ELF = b"\x7fELF"
-# What the dynamic loader takes for the end of a name in LD_PRELOAD, or replaces.
+# Characters that separate names in LD_PRELOAD or are expanded there (ld.so(8)).
 _NOT_IN_PRELOAD = frozenset(": \t\n$")
 
 
@@ -42,23 +42,23 @@ class Fork(Struct, eq=False):
     _outputs: tuple[int, int]
 
     def wait(self, limit_s: float | None = None) -> int | None:
-        """Return its exit status (negative: signal), None if it is unknown, or at the time limit."""
+        """Wait for the end. Return the exit status (negative: signal), None if it is unknown or after the limit."""
         status = _read_answer(self._answers) if _wait_for(self._answers, limit_s) else None
         return None if status is None else os.waitstatus_to_exitcode(status)
 
     def printed(self) -> tuple[str, str]:
-        """Return what it has written to standard output and standard error."""
+        """Return its standard output and standard error."""
         output, errors = (_read_text(descriptor) for descriptor in self._outputs)
         return output, errors
 
     def close(self) -> None:
-        """Close its files."""
+        """Close the descriptors."""
         for descriptor in (self._answers, *self._outputs):
             os.close(descriptor)
 
 
 class ForkServer(Struct, eq=False):
-    """A program that is loaded and waits for requests; `wait` waits for its end."""
+    """A loaded program that waits for requests. `wait` waits until the program exits."""
 
     _requests: _socket.socket
     wait: Callable[[], object]
@@ -66,7 +66,7 @@ class ForkServer(Struct, eq=False):
     def fork(
         self, entry: int, argv: tuple[str, ...], environment: Mapping[str, str], cwd: Path | None
     ) -> Fork | None:
-        """Return a fork that has begun, None if there can be none."""
+        """Start a fork; return None if that fails."""
         words = (*argv, *(f"{name}={value}" for name, value in environment.items()))
         text = "".join(f"{word}\0" for word in words).encode("utf-8", "surrogateescape")
         message = _HEADER.pack(entry, len(argv), len(environment)) + text
@@ -95,17 +95,17 @@ class ForkServer(Struct, eq=False):
         return self._requests.fileno()
 
     def close(self) -> None:
-        """Let it end. Its forks go on."""
+        """Make the server exit. Its forks continue."""
         self._requests.close()
 
 
 def _no_errors() -> contextlib.AbstractContextManager[None]:
-    """Suppress the errors of a system that is out of something: a program that is started reports them."""
+    """Suppress system errors, such as exhausted resources: starting the program normally reports them."""
     return contextlib.suppress(OSError)
 
 
 def _wait_for(descriptor: int, limit_s: float | None) -> bool:
-    """Wait until there is something to read; say whether there is, at the time limit."""
+    """Wait until the descriptor is readable. Return whether it was before the limit."""
     polled = select.poll()
     polled.register(descriptor, select.POLLIN)
     return bool(polled.poll(None if limit_s is None else 1000 * limit_s))
@@ -122,11 +122,11 @@ def _read_text(descriptor: int) -> str:
 
 
 Start = Callable[[str, Mapping[str, str], int], Callable[[], object]]
-"""Starts a program, with an environment and a descriptor that stays open; returns what waits for its end."""
+"""Starts a program with an environment and an inherited descriptor; returns a function that waits for its end."""
 
 
 class ForkServers(Struct):
-    """The fork servers of a process; `entries` tells which program has the main() of another, too."""
+    """The fork servers of a process. `entries` maps a program to the server program and the entry point in it."""
 
     library: Path
     entries: Mapping[str, tuple[str, int]]
@@ -135,7 +135,7 @@ class ForkServers(Struct):
     def find(
         self, program: str, environment: Mapping[str, str], start: Start
     ) -> tuple[ForkServer, int] | None:
-        """Return the server for a program and what to enter; it is started if it is not."""
+        """Return the server for a program, started if necessary, and the entry point; None for other programs."""
         if program not in self.entries:
             return None
         name, entry = self.entries[program]
@@ -157,21 +157,21 @@ class ForkServers(Struct):
             return ForkServer(ours, start(program, {**environment, **changed}, theirs.fileno()))
 
     def load_all(self, environment: Mapping[str, str], start: Start) -> None:
-        """Start the servers that are not: while one works, others are loaded on another processor."""
+        """Start all servers, so that programs load on other processors while one of them works."""
         for name, _ in self.entries.values():
             with _no_errors():
                 self._server(name, environment, start)
 
     def share(self, environment: Mapping[str, str], start: Start) -> SharedServers:
-        """Start all servers; return what lets another process use them that inherits the descriptors."""
+        """Start all servers. The result lets a process that inherits the descriptors use them."""
         self.load_all(environment, start)
         sockets = {name: server.descriptor for name, server in self._servers.items()}
         return SharedServers(str(self.library), dict(self.entries), sockets)
 
     def close(self) -> None:
-        """Let all servers end, and wait for that: what they took of the processor counts as ours.
+        """Make all servers exit, and wait for them, so that their processor time is included in this process's.
 
-        May be called again where it was interrupted.
+        If it was interrupted, call it again.
         """
         for server in self._servers.values():
             server.close()
@@ -189,7 +189,7 @@ class SharedServers(Struct, frozen=True):
     sockets: dict[str, int]
 
     def open(self) -> ForkServers:
-        """Return them for use in this process; they end with the other one."""
+        """Return the servers for use in this process. The other process ends them."""
         servers = {
             name: ForkServer(_socket.socket(fileno=descriptor), lambda: None)
             for name, descriptor in self.sockets.items()
@@ -198,12 +198,12 @@ class SharedServers(Struct, frozen=True):
 
 
 def can_be_preloaded(library: Path) -> bool:
-    """Say whether the dynamic loader finds a library by this name."""
+    """Return whether LD_PRELOAD can contain this path."""
     return _NOT_IN_PRELOAD.isdisjoint(str(library))
 
 
 def can_be_forked(program: Path) -> bool:
-    """Say whether a program is no script, whose interpreter would be the server."""
+    """Return whether a program is an ELF file; for a script, the interpreter would become the server."""
     try:
         with program.open("rb") as stream:
             return stream.read(len(_ELF)) == _ELF
@@ -212,13 +212,13 @@ def can_be_forked(program: Path) -> bool:
 
 
 def end(fork: Fork, grace_s: float) -> None:
-    """End a fork, at once where it does not heed being asked to."""
+    """Terminate a fork; kill it after the grace period."""
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, None)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(fork.pid, number)
         if fork.wait(limit_s) is not None:
             return
-    # The server, which reports ends of forks, has ended itself.
+    # The server, which reports the exits of its forks, has exited itself.
     with contextlib.suppress(OSError):
         process = os.pidfd_open(fork.pid)
         try:

@@ -47,7 +47,7 @@ def _internal_variable(match: re.Match[str]) -> str:
 
 
 def _is_foreign(name: str, words: str) -> bool:
-    """Say whether a variable belongs to LLVM or is defined elsewhere."""
+    """Return whether a variable belongs to LLVM or is defined elsewhere."""
     return name.startswith("@llvm.") or words.startswith(("external ", "extern_weak "))
 
 

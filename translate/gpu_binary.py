@@ -213,7 +213,7 @@ def _other_arguments(
 
 
 def _sizes(types: Iterable[str]) -> tuple[int, ...] | None:
-    """Return the sizes of the arguments that the lowered launch passes; None where not all are known."""
+    """Return the sizes of the arguments that the lowered launch passes; None if not all are known."""
     found: list[int] = []
     for kind in types:
         memref = parse_shaped(kind, "memref")

@@ -47,7 +47,7 @@ _KERNEL_CONVENTIONS = frozenset(
 # The property of gpu.func since LLVM 23; before it has gpu.kernel.
 _KERNEL_PROPERTY = "kernel"
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
-# The third byte is 0xEF: as latin-1, and as bytes that are not UTF-8 where it cannot be decoded.
+# The third byte is 0xEF: as latin-1, and as bytes that are not UTF-8 if it cannot be decoded.
 _BYTECODE_MAGIC = ("ML\u00efR", "ML\udcefR")
 
 KernelKey = tuple[str, str]
@@ -76,9 +76,9 @@ class Kernel(Struct, frozen=True):
 class GpuModule(Struct, frozen=True):
     """A `gpu.module` as a text of its own for mlir-opt: a `builtin.module` that holds only it.
 
-    `needs` names what decides how it is lowered: `subgroup_reduce` where it reduces over a
-    subgroup, `redux` where all of these may become one instruction of sm_80 and later, `division`
-    where it divides rounding up or down, `bf16`, `nvgpu` and `matrix` where it has these. `texts` are those
+    `needs` names what decides how it is lowered: `subgroup_reduce` if it reduces over a
+    subgroup, `redux` if all of these may become one instruction of sm_80 and later, `division`
+    if it divides rounding up or down, `bf16`, `nvgpu` and `matrix` if it has these. `texts` are those
     of the other forms that were asked for, by the name of the form. `targets` are those that the
     program attaches to it; `leaves` the kinds of device that a variant of it serves.
     """
@@ -104,7 +104,7 @@ def kernel_names(module: Operation) -> tuple[str, ...]:
 
 
 def is_kernel(operation: Operation) -> bool:
-    """Say whether a function is marked as a kernel, before or after lowering.
+    """Return whether a function is marked as a kernel, before or after lowering.
 
     One of the LLVM dialect that returns a value is a device function, whatever its mark.
     """
@@ -113,7 +113,7 @@ def is_kernel(operation: Operation) -> bool:
 
 
 def is_declared_kernel(operation: Operation) -> bool:
-    """Say whether it is a kernel that another file defines; one with a result is an error later."""
+    """Return whether it is a kernel that another file defines; one with a result is an error later."""
     is_declared = operation.name in _FUNCTIONS and operation.is_declaration
     return is_declared and _has_kernel_mark(operation)
 
@@ -217,7 +217,7 @@ class DeclaredKernel(Struct, frozen=True):
 def read_declared(module: Operation, locations: Locations) -> tuple[DeclaredKernel, ...]:
     """Return the kernels that a `gpu.module` declares.
 
-    Raises SourceError where one takes what has no counterpart in C++: a memref becomes several
+    Raises SourceError if one takes what has no counterpart in C++: a memref becomes several
     arguments.
     """
     return tuple(
@@ -269,7 +269,7 @@ def _plain(kind: str) -> str:
 
 
 def is_gpu_operation(operation: Operation) -> bool:
-    """Say whether it is an operation that may take and give tokens."""
+    """Return whether it is an operation that may take and give tokens."""
     return operation.name in _NAMES or operation.name.startswith(_PREFIXES)
 
 
@@ -279,17 +279,17 @@ def dependencies(operation: Operation) -> list[Value]:
 
 
 def is_async(operation: Operation) -> bool:
-    """Say whether it gives a token."""
+    """Return whether it gives a token."""
     return operation.result_types[-1:] == [TOKEN]
 
 
 def is_shared_alloc(operation: Operation) -> bool:
-    """Say whether it allocates memory that host and device share."""
+    """Return whether it allocates memory that host and device share."""
     return operation.name == "gpu.alloc" and operation.has("hostShared")
 
 
 def names_stream(operation: Operation) -> bool:
-    """Say whether it is a launch on a stream that the program names: `<%stream : !llvm.ptr>`."""
+    """Return whether it is a launch on a stream that the program names: `<%stream : !llvm.ptr>`."""
     if operation.name != "gpu.launch_func":
         return False
     return operation.attribute(_SEGMENTS).integers[_STREAM_SEGMENT : _STREAM_SEGMENT + 1] == (1,)
@@ -328,7 +328,7 @@ def replace_arguments(launch: Operation, values: Sequence[Value]) -> None:
 
 
 def resize_segment(operation: Operation, index: int, count: int) -> None:
-    """Note another number of operands of a segment, where it has segments."""
+    """Note another number of operands of a segment, if it has segments."""
     sizes = list(operation.attribute(_SEGMENTS).integers)
     if sizes:
         sizes[index] = count

@@ -191,9 +191,9 @@ def render_pipeline(
     has_tensors: bool,
     scripts: Sequence[Script] = (),
 ) -> str:
-    """Return the text for `--pass-pipeline=` that runs all of it and `common` where that follows.
+    """Return the text for `--pass-pipeline=` that runs all of it and `common` if that follows.
 
-    `scripts` run behind the user's passes, or where the pipeline has a place for them.
+    `scripts` run behind the user's passes, or if the pipeline has a place for them.
     """
     passes = [*pipeline.passes]
     if scripts:
@@ -232,7 +232,7 @@ def has_tensors(content: bytes) -> bool:
 def detect_pipeline(content: bytes) -> str:
     """Return the name of the pipeline for a program of which nothing else is known.
 
-    A program on tensors has no way to code without one; where it has GPU code of its own the user
+    A program on tensors has no way to code without one; if it has GPU code of its own the user
     has to say what becomes of the rest, so that nothing moves to the device unasked.
     """
     code = _COMMENT.sub(b"", content)
@@ -261,7 +261,7 @@ def _table() -> dict[str, Any]:
 def check_source(path: Path) -> bytes:
     """Return the content of a program, MLIR text or bytecode.
 
-    Raises InputOutputError where it cannot be read, SourceError where it is empty or something else.
+    Raises InputOutputError if it cannot be read, SourceError if it is empty or something else.
     """
     try:
         content = path.read_bytes()

@@ -30,7 +30,7 @@ class Token(Struct, frozen=True):
     text: str
 
     def is_word(self, *texts: str) -> bool:
-        """Say whether it is a bare word, one of these where some are given."""
+        """Return whether it is a bare word, one of these where some are given."""
         return self.kind is TokenKind.WORD and (not texts or self.text in texts)
 
 

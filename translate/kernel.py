@@ -1,8 +1,8 @@
 """The kernels of a program: what their symbols are, and how they take their parameters.
 
-A symbol is unique in any program: it contains the hash of a text where the author gave no name. A text that is
+A symbol is unique in any program: it contains the hash of a text if the author gave no name. A text that is
 split off still shows where it stood: line numbers, numbers of values and aliases that count on from other
-parts. Without these it changes only where its own code does, so that a cache of compiled parts misses
+parts. Without these it changes only if its own code does, so that a cache of compiled parts misses
 nothing else. A kernel takes a memref as the parts of its descriptor that it reads.
 """
 
@@ -34,7 +34,7 @@ def hermetic_text(text: str, *, keeps_locations: bool = False) -> str:
 
     Values, blocks and aliases are numbered anew in the order of their first use; aliases and
     resources that are not used are left out, and so are source locations, except with
-    `keeps_locations` and where they become part of the code.
+    `keeps_locations` and if they become part of the code.
     """
     module = parse_module(text)
     program = module.operation
@@ -132,7 +132,7 @@ def assign_symbols(
 ) -> dict[KernelKey, str]:
     """Return the symbol of each kernel, unique in the program and legal for every target.
 
-    A kernel in a module that the author named keeps its name where no other module of the program
+    A kernel in a module that the author named keeps its name if no other module of the program
     has a kernel of that name and NVPTX accepts it. Every other kernel is named after the unit that
     `unit_of` tells for its module, the module and itself, so that two files outlined from equal
     sources link. Kernels of one name in `variants`, modules for different GPUs, are one kernel. A declared kernel has the name that the file has that defines it.

@@ -25,7 +25,7 @@ _ABI_UNIT = 100
 class Contraction(StrEnum):
     """Where a product and a sum may be fused, named as by clang.
 
-    `on`: where the program allows it, by the flag `contract` of both operations; `off`: nowhere;
+    `on`: if the program allows it, by the flag `contract` of both operations; `off`: nowhere;
     `fast`: everywhere.
     """
 
@@ -137,7 +137,7 @@ class TargetAttribute(Struct, frozen=True):
     abi: str = ""
 
     def is_compatible(self, target: Target) -> bool:
-        """Say whether the module is to be compiled for the target because of this."""
+        """Return whether the module is to be compiled for the target because of this."""
         return self.kind is target.kind and self.chip in {
             "",
             target.arch,

@@ -74,9 +74,9 @@ _ADDRESS, _NARROW_INDEX = "llvm.getelementptr", ", i32) -> !llvm.ptr"
 
 
 def join_program(host: str, devices: Sequence[str]) -> str | None:
-    """Return one text of a host text and of device modules; None where they cannot be joined.
+    """Return one text of a host text and of device modules; None if they cannot be joined.
 
-    Resources and aliases stand outside of all modules: they cannot be joined where they disagree.
+    Resources and aliases stand outside of all modules: they cannot be joined if they disagree.
     """
     parts = [_lines(text) for text in (host, *devices)]
     if any(_RESOURCES in tail for _, _, tail in parts) or not _agree(parts):
@@ -100,7 +100,7 @@ def _lines(text: str) -> _Part:
 
 
 def _agree(parts: Sequence[_Part]) -> bool:
-    """Say whether an alias is the same in all parts."""
+    """Return whether an alias is the same in all parts."""
     lines = {line for head, _, tail in parts for line in (*head, *tail)}
     return len(lines) == len({line.partition(" = ")[0] for line in lines})
 
@@ -272,7 +272,7 @@ def unwrap_device(
     Only kernels keep external linkage, so that helper functions of equal names in two modules link;
     with `keeps_functions` public ones do too, for other files to call. `contraction` says where products
     and sums may be fused; with `marks_barriers` functions carry the places of their barriers.
-    (`mlir-translate --no-implicit-module` on a lone gpu.module crashes LLVM 19 and 22 where an
+    (`mlir-translate --no-implicit-module` on a lone gpu.module crashes LLVM 19 and 22 if an
     operation's verifier asks for the data layout.) Raises SourceError for operations left over.
     """
     module = parse_module(text)
@@ -364,7 +364,7 @@ def check_lowered(
     place: str,
     triple: str = NVPTX_TRIPLE,
 ) -> None:
-    """Raise SourceError where an operation is left that mlir-translate or the back end does not know.
+    """Raise SourceError if an operation is left that mlir-translate or the back end does not know.
 
     The first operation that does something is named: casts and functions are left around it.
     """

@@ -38,7 +38,7 @@ _Terms = tuple[_Term, ...]
 
 
 def split_addresses(functions: Iterable[Operation]) -> None:
-    """Add the terms of narrow indices to pointers one by one where that leaves less to do in an innermost loop.
+    """Add the terms of narrow indices to pointers one by one if that leaves less to do in an innermost loop.
 
     The address is the same: a sum that does not overflow (`nsw`) is what its terms are in 64 bits, added up.
     """
@@ -109,7 +109,7 @@ def _is_exact(operation: Operation) -> bool:
 
 
 def _is_slow(terms: _Terms, loop: int) -> bool:
-    """Say whether a loop leaves some of the terms alone, and is better off without them.
+    """Return whether a loop leaves some of the terms alone, and is better off without them.
 
     It is not where all that it leaves alone are rows: to these a narrow index is added for less than to a pointer.
     """

@@ -130,12 +130,12 @@ class UnsupportedOp(Struct, frozen=True, forbid_unknown_fields=True):
     assembly: str = ""
 
     def is_for(self, name: str) -> bool:
-        """Say whether it is about operations of this name, or of the dialect that it names."""
+        """Return whether it is about operations of this name, or of the dialect that it names."""
         is_dialect = self.operation.endswith(".")
         return name.startswith(self.operation) if is_dialect else name == self.operation
 
     def applies(self, operation: Operation) -> bool:
-        """Say whether an operation is meant."""
+        """Return whether an operation is meant."""
         if not self.is_for(operation.name):
             return False
         if self.assembly:
@@ -158,7 +158,7 @@ class UnsupportedOp(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _given(operation: Operation, name: str) -> list[str]:
-    """Return the attribute of a name, where the operation has it."""
+    """Return the attribute of a name, if the operation has it."""
     return [operation.attribute(name)] if operation.has(name) else []
 
 

@@ -22,7 +22,7 @@ class PrefixMap(Struct, frozen=True):
 
 
 def parse_prefix_map(text: str, option: str) -> PrefixMap:
-    """Read `OLD=NEW`. Raises UsageError where there is no `=`."""
+    """Read `OLD=NEW`. Raises UsageError if there is no `=`."""
     old, separator, new = text.partition("=")
     if not separator:
         msg = f"{option}={text}: not of the form OLD=NEW"

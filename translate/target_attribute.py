@@ -69,7 +69,7 @@ def _kinds() -> dict[str, Kind]:
 
 
 def are_variants(modules: Sequence[Sequence[TargetAttribute]]) -> bool:
-    """Say whether modules are for different GPUs, so that one of them serves each."""
+    """Return whether modules are for different GPUs, so that one of them serves each."""
     chips = [{(item.kind, item.chip) for item in attached} for attached in modules]
     whole = [chip for own in chips for chip in own]
     return all(chips) and all(name for _, name in whole) and len(whole) == len(set(whole))
@@ -102,7 +102,7 @@ def find_variants(
 ) -> frozenset[str]:
     """Return the modules of which one serves each GPU: attached to other chips, with equal kernels.
 
-    Raises SourceError where variants of a kernel take other parameters: one launch is for all.
+    Raises SourceError if variants of a kernel take other parameters: one launch is for all.
     """
     chosen = [name for name in modules if kernels[name] and attached.get(name)]
     shared = [

@@ -25,7 +25,7 @@ class Severity(StrEnum):
 
 
 class ToolMessage(Struct, frozen=True):
-    """One message of a tool; `file` is empty and numbers are 0 where it names no place.
+    """One message of a tool; `file` is empty and numbers are 0 if it names no place.
 
     `details` holds the lines below it: the source line with its caret, who refers to a symbol.
     """
@@ -40,7 +40,7 @@ class ToolMessage(Struct, frozen=True):
 
     @property
     def location(self) -> str:
-        """Return `file:line:column`, an empty string where it names no file."""
+        """Return `file:line:column`, an empty string if it names no file."""
         column = f":{self.column}" if self.column else ""
         return f"{self.file}:{self.line}{column}" if self.file and self.line else self.file
 
@@ -135,7 +135,7 @@ def has_crashed(completed: Completed) -> bool:
 
 
 def source_of_ptx(assembly: Path, line: int) -> tuple[str, int, int] | None:
-    """Return the file, line and column that a line of PTX was made from, where it has line tables."""
+    """Return the file, line and column that a line of PTX was made from, if it has line tables."""
     try:
         lines = assembly.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

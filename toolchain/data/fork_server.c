@@ -1,15 +1,15 @@
-/* A fork server: loaded into a program (LD_PRELOAD), it takes the place of the program's main().
+/* A fork server. LD_PRELOAD loads it into a program, where it replaces main().
 
-   Loading a tool of LLVM (its libraries, their relocations and constructors) takes longer than what the tool
-   does for a small file. Here that is done once: each request makes a fork, which runs main() with its own
-   arguments, environment, directory and outputs. The fuzzer AFL does the same.
+   Loading an LLVM tool (its libraries, their relocations and constructors) takes longer than processing a small
+   file. The server loads the tool once. For each request it forks, and the fork runs main() with the arguments,
+   environment, directory and outputs of the request. The fuzzer AFL does the same.
 
-   A request is one message on the socket that MLIR_OFFLOAD_FORK_SERVER names: `struct request`, then the
-   arguments and the environment, each string with its NUL; with it come four descriptors: the directory,
-   standard output, standard error, and where to write the answers, int32_t each: the process ID (0 if there
-   can be no fork), and later the status of waitpid(). The server ends when the socket is closed.
+   A request is one message on the socket whose descriptor is in MLIR_OFFLOAD_FORK_SERVER: `struct request`,
+   followed by the arguments and the environment as NUL-terminated strings. Four descriptors are attached: the
+   directory, standard output, standard error, and a pipe for the answers. An answer is an int32_t: first the
+   process ID (0 if the fork failed), later the status from waitpid(). The server exits when the socket is closed.
 
-   toolchain/fork_server.py is the other end. */
+   toolchain/fork_server.py is the client. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -48,9 +48,9 @@ static int fork_count;
 static uint32_t message[MOST_BYTES / sizeof(uint32_t)];
 static char *words[MOST_BYTES / 2];
 
-/* mlir-translate in the process of mlir-opt. Its main() is these two calls where libMLIR has them:
+/* mlir-translate in the process of mlir-opt. Its main() consists of two calls of functions in libMLIR:
    registerToLLVMIRTranslation(), and LogicalResult mlirTranslateMain(int, char **, llvm::StringRef). A StringRef
-   is passed as a pointer and a length, a LogicalResult returned as a byte, 1 for success. */
+   is passed as a pointer and a length; a LogicalResult is returned as a byte, 1 for success. */
 typedef void register_function(void);
 typedef unsigned char translate_function(int, char **, const char *, size_t);
 #define REGISTER "_ZN4mlir27registerToLLVMIRTranslationEv"
@@ -87,7 +87,7 @@ static void report_ends(void) {
       }
 }
 
-/* Split the text of a request into `words`: arguments, NULL, environment, NULL. Return 0 if it is damaged. */
+/* Split the text of a request into `words`: arguments, NULL, environment, NULL. Return 0 if it is malformed. */
 static int split(char *text, const char *end, uint32_t arguments, uint32_t variables) {
   size_t at = 0, count = (size_t)arguments + variables;
   if (count + 2 > sizeof words / sizeof *words || arguments == 0)
@@ -107,7 +107,7 @@ static int split(char *text, const char *end, uint32_t arguments, uint32_t varia
   return text == end;
 }
 
-/* Receive a request. Return its length, 0 at the end. */
+/* Receive a request. Return its length, 0 if the socket is closed. */
 static ssize_t receive(int socket, int descriptors[DESCRIPTORS]) {
   union {
     struct cmsghdr header;
@@ -126,7 +126,7 @@ static ssize_t receive(int socket, int descriptors[DESCRIPTORS]) {
   return length;
 }
 
-/* Serve requests until the socket is closed. Return the exit status in each fork, as main() does. */
+/* Process requests until the socket is closed. Returns only in forks, with the exit status of main(). */
 static int serve(int socket) {
   sigset_t children, before;
   sigemptyset(&children);
@@ -168,7 +168,7 @@ static int serve(int socket) {
       return moved ? enter(request->entry, (int)request->arguments, words) : 1;
     }
     if (pid > 0) {
-      /* In both processes: whoever learns of the fork may signal its group. */
+      /* Also called in the fork, so that the process group exists before either process continues. */
       setpgid(pid, pid);
       forks[fork_count++] = (struct fork_of_it){pid, descriptors[ANSWER]};
     }

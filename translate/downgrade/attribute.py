@@ -34,7 +34,7 @@ _WHERE = {
 def strip_attribute(tokens: list[Token], row: DowngradeRow) -> None:
     """Remove or rename the attributes of a row, each with its argument."""
     for place in reversed(range(len(tokens))):
-        # Nothing may be left at this place where a space before it went too.
+        # Nothing may be left at this place if a space before it went too.
         if place >= len(tokens) or not tokens[place].is_word(*row.names):
             continue
         end = _argument_end(tokens, place)
@@ -70,7 +70,7 @@ def take_result_range(tokens: list[Token], row: DowngradeRow) -> str:
 def rewrite_memory(tokens: list[Token], *, has_words: bool) -> None:
     """Write what a function does to memory with the locations that older releases know.
 
-    With the words that LLVM had before 16 where those do not have `memory(...)` at all.
+    With the words that LLVM had before 16 if those do not have `memory(...)` at all.
     """
     for place in reversed(range(len(tokens))):
         if not tokens[place].is_word("memory") or tokens[place + 1].text != "(":
@@ -101,7 +101,7 @@ def _argument_end(tokens: list[Token], place: int) -> int:
 
 
 def _is_known(tokens: list[Token]) -> bool:
-    """Say whether only locations are named that older releases have."""
+    """Return whether only locations are named that older releases have."""
     return not any(token.text.rstrip(":") in _PART_OF for token in tokens)
 
 
@@ -133,7 +133,7 @@ def _spell_effects(effects: dict[str, int]) -> str:
 
 
 def _old_words(effects: dict[str, int]) -> str:
-    """Return the attributes of LLVM 15; none where they cannot say it."""
+    """Return the attributes of LLVM 15; none if they cannot say it."""
     union = effects[_OTHER] | effects[_ARGUMENT] | effects[_INACCESSIBLE]
     if not union:
         return "readnone"

@@ -67,7 +67,7 @@ def rewrite_call(tokens: list[Token], row: DowngradeRow, new_value: NewValue) ->
 
 
 def declaration_of(tokens: list[Token]) -> str:
-    """Return the declaration of the intrinsic that a line calls; empty where it calls none."""
+    """Return the declaration of the intrinsic that a line calls; empty if it calls none."""
     place = next(
         (
             i
@@ -165,7 +165,7 @@ def _type_before(head: list[Token]) -> list[Token]:
 
 
 def _alignment(part: list[Token]) -> str:
-    """Return the alignment that an operand promises; 1 where it promises none."""
+    """Return the alignment that an operand promises; 1 if it promises none."""
     place = next((i for i, token in enumerate(part) if token.is_word("align")), None)
     return trim(part[place + 1 :])[0].text if place is not None else "1"
 

@@ -35,7 +35,7 @@ def check_same_kernels(text: str, ptx: ByteView) -> None:
 
 
 def _lost(kernel: DeviceKernel, parameters: int, bounds: Mapping[str, list[int]]) -> str:
-    """Return what the release did not take over from a kernel; empty where it took all."""
+    """Return what the release did not take over from a kernel; empty if it took all."""
     if kernel.parameters is not None and len(kernel.parameters) != parameters:
         return "a parameter"
     if "maxntid" in bounds and kernel.max_threads != prod(bounds["maxntid"]):

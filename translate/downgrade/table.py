@@ -62,11 +62,11 @@ class DowngradeRow(Struct, frozen=True):
 
     @property
     def is_refused(self) -> bool:
-        """Say whether there is no older form."""
+        """Return whether there is no older form."""
         return self.action == "refuse"
 
     def names_callee(self, name: str) -> bool:
-        """Say whether the row is about calls of this intrinsic."""
+        """Return whether the row is about calls of this intrinsic."""
         if self.names_to:
             return name in self.names_to
         return any(name.startswith(own) if own.endswith(".") else name == own for own in self.names)
@@ -80,7 +80,7 @@ def rows_for(reader: int) -> tuple[DowngradeRow, ...]:
 
 @cache
 def load_rows() -> tuple[DowngradeRow, ...]:
-    """Return all rows. Raises ValueError where the table is wrong, which is a bug."""
+    """Return all rows. Raises ValueError if the table is wrong, which is a bug."""
     table = load_table("mlir_offload.translate", "downgrade")
     return tuple(_row(entry, table["newest"]) for entry in table["rows"])
 

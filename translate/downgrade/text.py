@@ -1,6 +1,6 @@
 """LLVM IR text in the form that an older release of LLVM reads, and reads rightly.
 
-Every construct is a row of data/downgrade.yaml. A line is taken apart only where it holds a word of a
+Every construct is a row of data/downgrade.yaml. A line is taken apart only if it holds a word of a
 row that applies; all other lines stay as they are, so that text for its own release is never changed.
 """
 
@@ -160,7 +160,7 @@ class _Module:
         return made_line
 
     def _replaced(self, tokens: _Tokens, row: DowngradeRow) -> list[str] | None:
-        """Return the lines that stand for a call or a record, None where it stays."""
+        """Return the lines that stand for a call or a record, None if it stays."""
         rewrite = rewrite_call if row.form == "intrinsic" else rewrite_record
         made = rewrite(tokens, row, self.new_value)
         if made is None:
@@ -170,7 +170,7 @@ class _Module:
         return made.lines
 
     def is_metadata(self, tokens: _Tokens) -> bool:
-        """Say whether a line is a node of metadata, in which no instruction stands."""
+        """Return whether a line is a node of metadata, in which no instruction stands."""
         return bool(tokens) and tokens[0].text.startswith(_METADATA)
 
     def attribute(self, tokens: _Tokens, row: DowngradeRow) -> None:
@@ -296,7 +296,7 @@ class _Module:
             del tokens[begins[0] : end]
 
     def undeclared(self, tokens: _Tokens, _: DowngradeRow) -> None:
-        """Note the declaration of an intrinsic that is called; it is left out where there is one."""
+        """Note the declaration of an intrinsic that is called; it is left out if there is one."""
         declaration = declaration_of(tokens)
         if declaration:
             self.declared[declaration] = None

@@ -1,7 +1,7 @@
 """GPU operations of the host in the one form that gpu-to-llvm converts.
 
-gpu-to-llvm converts gpu.memcpy, gpu.memset, gpu.alloc and gpu.dealloc only where they are asynchronous
-with exactly one dependency, and gpu.alloc host_shared only where it is not. gpu-async-region, the
+gpu-to-llvm converts gpu.memcpy, gpu.memset, gpu.alloc and gpu.dealloc only if they are asynchronous
+with exactly one dependency, and gpu.alloc host_shared only if it is not. gpu-async-region, the
 stock pass for that, gives a second dependency to operations that have one already. Here a synchronous
 operation becomes an asynchronous one between a fresh stream and a wait; neighbours share the stream.
 
@@ -240,7 +240,7 @@ def _is_pure(operation: Operation) -> bool:
 
 
 def _is_synchronous(operation: Operation) -> bool:
-    """Say whether it is to become asynchronous."""
+    """Return whether it is to become asynchronous."""
     return (
         is_gpu_operation(operation)
         and operation.name != "gpu.wait"
@@ -251,12 +251,12 @@ def _is_synchronous(operation: Operation) -> bool:
 
 
 def _joins(operation: Operation, run: Sequence[Operation]) -> bool:
-    """Say whether an operation may follow the others on their stream."""
+    """Return whether an operation may follow the others on their stream."""
     return bool(run) and _is_synchronous(operation) and not dependencies(operation)
 
 
 def _count_token_uses(region: Region) -> Counter[str]:
-    """Count for each token its uses as a dependency, and one more where anything else names it."""
+    """Count for each token its uses as a dependency, and one more if anything else names it."""
     uses: Counter[str] = Counter()
     for operation in region.walk():
         if is_gpu_operation(operation):

@@ -33,7 +33,7 @@ class DeclaredFunction(Struct, frozen=True):
 def read_declared_functions(module: Module, source_text: str) -> tuple[DeclaredFunction, ...]:
     """Return the functions of a normalised program that have a C wrapper, in their order.
 
-    Arguments have the names that they have in the text of the source, where that can be determined.
+    Arguments have the names that they have in the text of the source, if that can be determined.
     """
     wanted = [op for op in module.operations if op.name == "func.func" and op.has(_ATTRIBUTE)]
     if not wanted:
@@ -44,7 +44,7 @@ def read_declared_functions(module: Module, source_text: str) -> tuple[DeclaredF
 
 
 def interface_of(module: Module, source_text: str) -> str:
-    """Return the JSON of the functions that the program defines for callers; empty where it has none."""
+    """Return the JSON of the functions that the program defines for callers; empty if it has none."""
     declared = read_declared_functions(module, source_text)
     defined = [item.function for item in declared if not item.is_external]
     return serialize_interface(defined) if defined else ""
@@ -55,7 +55,7 @@ def render_header_of(
 ) -> str:
     """Return the C header of normalised programs, each with the text of its source.
 
-    Raises SourceError for a function that C cannot call, and where there is no function at all.
+    Raises SourceError for a function that C cannot call, and if there is no function at all.
     """
     found = [
         item

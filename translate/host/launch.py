@@ -100,7 +100,7 @@ def _memrefs(types: Iterable[str]) -> Iterator[tuple[int, int, int]]:
 
 
 def element_bytes(kind: str) -> int:
-    """Return the distance of two elements in memory; 0 where it is not known."""
+    """Return the distance of two elements in memory; 0 if it is not known."""
     if kind == "index":
         return _BYTE
     if vector := parse_shaped(kind, "vector"):

@@ -51,7 +51,7 @@ _LOWERED_MEMREF = ["i64", "!llvm.ptr"]
 
 
 def check_host(text: str) -> None:
-    """Raise SourceError where the lowered host text holds what mlir-translate does not know."""
+    """Raise SourceError if the lowered host text holds what mlir-translate does not know."""
     module = parse_module(text)
     check_lowered(module.operations, Locations(module.aliases), place="host code")
 
@@ -194,7 +194,7 @@ def _last_use(body: list[str], start: int, stream: str) -> int | None:
 
 
 def _uses(line: str, value: str) -> bool:
-    """Say whether a value is in a line; most lines do not even contain its text."""
+    """Return whether a value is in a line; most lines do not even contain its text."""
     return value in line and value in _VALUE.findall(line)
 
 

@@ -140,7 +140,7 @@ def needs_libdevice(ll_text: str) -> bool:
 
 
 def links_library_into_ir(llvm_major: int) -> bool:
-    """Say whether clang of a release links libdevice into LLVM IR; else llvm-link has to before."""
+    """Return whether clang of a release links libdevice into LLVM IR; else llvm-link has to before."""
     since: int = _table()["links_library_into_ir"]["since"]
     return since <= llvm_major
 
@@ -194,7 +194,7 @@ def cubin_command(
 
     It is for a link, unless it `is_whole`: a driver loads it then.
 
-    Raises ToolchainError where the toolkit has no ptxas.
+    Raises ToolchainError if the toolkit has no ptxas.
     """
     if cuda.ptxas is None:
         msg = f"the CUDA toolkit in {cuda.root} has no ptxas"
@@ -219,7 +219,7 @@ def _target(llvm_major: int) -> tuple[str, str]:
 
 
 def _target_flags(codegen: DeviceCodegen) -> tuple[str, ...]:
-    # -nogpulib: the driver would link libdevice into all, and fail where it finds no CUDA.
+    # -nogpulib: the driver would link libdevice into all, and fail if it finds no CUDA.
     # --cuda-feature: else the driver asks for the PTX ISA of the CUDA that it finds by itself.
     feature = f"--cuda-feature=+ptx{codegen.ptx_isa}"
     return (f"-march={codegen.arch}", f"-O{codegen.opt_level}", "-nogpulib", feature)
@@ -261,7 +261,7 @@ class _Cuda(KindLowering):
         return sm_number(arch) >= _BFLOAT_FMA_SM
 
     def lowering(self, needs: Collection[str], arch: str, /) -> DeviceLowering:
-        """Return how a module is lowered: with `redux` where the GPU has it."""
+        """Return how a module is lowered: with `redux` if the GPU has it."""
         return DeviceLowering(redux="redux" in needs and sm_number(arch) >= _REDUX_SM)
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
 _LIBRARY_CALL = ir_pattern("@__`ocml|ockl|oclc`_`word`")
-# convert-gpu-to-rocdl lets blocks have 256 threads where the kernel does not say how many.
+# convert-gpu-to-rocdl lets blocks have 256 threads if the kernel does not say how many.
 _DEFAULT_BLOCK = '"amdgpu-flat-work-group-size"="1,256"'
 _LARGEST_BLOCK = '"amdgpu-flat-work-group-size"="1,1024"'
 _STACK = "addrspace(5)"

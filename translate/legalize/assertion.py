@@ -16,7 +16,7 @@ _ASSERTFAIL_TYPES = f"{POINTER}, {POINTER}, i32, {POINTER}, i64"
 
 
 def printed_assertion(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Print the message where the condition is false: there is no `__assertfail`.
+    """Print the message if the condition is false: there is no `__assertfail`.
 
     AMD GPUs stop then; SPIR-V has no instruction that does.
     """
@@ -34,7 +34,7 @@ def printed_assertion(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def called_assertion(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Call `__assertfail` where the condition is false, as later releases lower the operation."""
+    """Call `__assertfail` if the condition is false, as later releases lower the operation."""
 
     def fail() -> None:
         file, line = rewriter.file_and_line()

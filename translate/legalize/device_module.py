@@ -237,7 +237,7 @@ def expand_device_operations(
     """Rewrite the operations of a `gpu.module` that have no lowering in a form.
 
     Subgroups are numbered along x, then y, then z, as PTX numbers them. For NVIDIA `cf.assert` is
-    expanded where the release lowers it wrongly (`assert_outside_module`).
+    expanded if the release lowers it wrongly (`assert_outside_module`).
     """
     patterns = patterns_for(form, faults)
     found = [one for one in module.walk_inside() if _rewritten_by(one, patterns, form)]
@@ -383,7 +383,7 @@ def device_module(
 
 
 def _is_fast(module: str, attached: Iterable[TargetAttribute], location: str) -> bool:
-    """Say whether what is attached asks for fast math, which holds for a module's whole text."""
+    """Return whether what is attached asks for fast math, which holds for a module's whole text."""
     fast = {"fast" in target.flags for target in attached}
     if len(fast) > 1:
         msg = f"gpu.module @{module} is fast for some of its targets only"

@@ -31,7 +31,7 @@ def vector_type(kind: str) -> tuple[int, str] | None:
 
 
 def is_distributed(part: str, whole: str, size: int) -> bool:
-    """Say whether a vector consists of as many parts of a type as there are lanes."""
+    """Return whether a vector consists of as many parts of a type as there are lanes."""
     parts, wholes = vector_type(part), vector_type(whole)
     if parts is None or wholes is None or parts[1] != wholes[1] or not carrier_of(parts[1]):
         return False
@@ -39,7 +39,7 @@ def is_distributed(part: str, whole: str, size: int) -> bool:
 
 
 def is_shared(kind: str) -> bool:
-    """Say whether a value of a type can be given to every lane."""
+    """Return whether a value of a type can be given to every lane."""
     vector = vector_type(kind)
     return bool(carrier_of(vector[1] if vector else kind))
 

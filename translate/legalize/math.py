@@ -90,7 +90,7 @@ def exactly_fused(rewriter: DeviceRewriter, operation: Operation) -> None:
         rewriter.value("arith.cmpf", (value, zero), truth, {"predicate": f"{order} : i64"})
         for value, order in ((error, _UNEQUAL), (error, _GREATER), (total, _GREATER))
     )
-    # Towards zero, as -1 where the error says so, then to odd.
+    # Towards zero, as -1 if the error says so, then to odd.
     step = convert(rewriter, "extsi", binary(rewriter, "xori", grows, positive), bits)
     whole = convert(rewriter, "bitcast", total, bits)
     odd = binary(rewriter, "ori", binary(rewriter, "addi", whole, step), one)

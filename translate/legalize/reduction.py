@@ -71,7 +71,7 @@ class Existing(Struct, frozen=True):
 
 
 def is_redux(operation: Operation) -> bool:
-    """Say whether the reduction may become one instruction of sm_80 and later."""
+    """Return whether the reduction may become one instruction of sm_80 and later."""
     is_whole = not operation.has("cluster_size")
     return operation.operand_types == ["i32"] and operation.has("uniform") and is_whole
 
@@ -114,7 +114,7 @@ def subgroup_redux(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def combination_of(rewriter: DeviceRewriter, operation: Operation, kind: str) -> Combination:
-    """Return what the operation combines by. Raises SourceError where there is nothing for the type."""
+    """Return what the operation combines by. Raises SourceError if there is nothing for the type."""
     name = operation.attribute("op").enumerator
     on_integers, on_floats = _COMBINING.get(name, ("", ""))
     combine = on_integers if kind.startswith("i") else on_floats
@@ -163,7 +163,7 @@ def combined_lanes(
     lanes: Lanes,
     existing: Existing | None,
 ) -> Value:
-    """Combine step by step; where lanes may be missing the result is that of the first lane."""
+    """Combine step by step; if lanes may be missing the result is that of the first lane."""
     for number in lanes.distances:
         own, distance = value, i32(rewriter, number)
 

@@ -35,7 +35,7 @@ class Shuffle(Struct, frozen=True):
 
 
 def carrier_of(kind: str) -> str:
-    """Return the type in which values of a type are exchanged, "" where there is none."""
+    """Return the type in which values of a type are exchanged, "" if there is none."""
     if kind in _EXCHANGED:
         return kind
     if kind in _HALVES:
@@ -120,7 +120,7 @@ def _shuffle(rewriter: DeviceRewriter, asked: Shuffle, value: Value) -> Pair:
 
 
 def _source_lane(rewriter: DeviceRewriter, asked: Shuffle, lane: Value) -> Pair:
-    """Return the lane that the value comes from, the thread's own where that is none; and if there is one."""
+    """Return the lane that the value comes from, the thread's own if that is none; and if there is one."""
     source = asked.offset
     if asked.mode != "idx":
         source = binary(rewriter, _OF_LANE[asked.mode], lane, asked.offset)

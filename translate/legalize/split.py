@@ -89,7 +89,7 @@ class SplitProgram(Struct, frozen=True):
 
     @property
     def has_gpu(self) -> bool:
-        """Say whether there is device code to build."""
+        """Return whether there is device code to build."""
         return bool(self.modules or self.binaries)
 
 
@@ -98,8 +98,8 @@ class SplitOptions(Struct, frozen=True, kw_only=True):
 
     `source_text` is the file as its author wrote it (bytecode decoded as latin-1); `unit_id` is
     the name of that file, without its directory: a checkout elsewhere gives the same bytes. The
-    first of the forms gives each device module its text. A module without kernels counts where it
-    `keeps_functions` for other files. Launches tell of host memory where the program
+    first of the forms gives each device module its text. A module without kernels counts if it
+    `keeps_functions` for other files. Launches tell of host memory if the program
     `describes_memory`; if it `is_program`, its `main` must be one; if it `is_transformed`, its transform
     scripts have been run. Kernels take their memrefs in the form of `parameters`, and compute with
     `index_bits`.
@@ -289,7 +289,7 @@ def _check_host(
 
 
 def _needs_layouts(operation: Operation) -> bool:
-    """Say whether memory is allocated or copied in a layout, or set: the stock lowering takes the rest."""
+    """Return whether memory is allocated or copied in a layout, or set: the stock lowering takes the rest."""
     return any(
         inner.name == "gpu.memset"
         or (inner.name == "gpu.memcpy" and any(map(has_layout, inner.operand_types)))

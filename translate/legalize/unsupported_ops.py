@@ -109,7 +109,7 @@ def _used_bytes(operation: Operation, shared: Mapping[str, int]) -> int:
 
 
 def _shared_bytes(kind: str) -> int:
-    """Return the bytes of a memref in workgroup memory; 0 where it lies elsewhere, or is not known."""
+    """Return the bytes of a memref in workgroup memory; 0 if it lies elsewhere, or is not known."""
     memref = parse_shaped(kind, "memref")
     if memref is None or not memref.parameters or memref.parameters[-1] not in _SPACES:
         return 0

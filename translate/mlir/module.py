@@ -96,7 +96,7 @@ def _alias_lines(lines: Iterable[str]) -> dict[str, str]:
 
 
 def parse_module(text: str) -> Module:
-    """Read what mlir-opt prints. Raises ToolFailedError where the text is something else."""
+    """Read what mlir-opt prints. Raises ToolFailedError if the text is something else."""
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -113,13 +113,13 @@ def parse_module(text: str) -> Module:
 
 
 def parse_operations(lines: Sequence[str]) -> list[Operation]:
-    """Read the lines of operations. Raises ToolFailedError where a line begins none."""
+    """Read the lines of operations. Raises ToolFailedError if a line begins none."""
     blocks = parse_blocks(lines)
     return blocks[0].operations if blocks else []
 
 
 def parse_blocks(lines: Sequence[str]) -> list[Block]:
-    """Read the lines of blocks. Raises ToolFailedError where a line is of another form."""
+    """Read the lines of blocks. Raises ToolFailedError if a line is of another form."""
     try:
         return _parse_lines(lines)
     except ToolFailedError:

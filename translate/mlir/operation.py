@@ -154,7 +154,7 @@ class Operation(Struct, eq=False, gc=False):
 
     @property
     def location(self) -> str:
-        """Return its location, `loc(...)`; empty where it has none."""
+        """Return its location, `loc(...)`; empty if it has none."""
         if self._signature is not None:
             return self._signature.location
         text = self.end if self.regions else self.head
@@ -173,15 +173,15 @@ class Operation(Struct, eq=False, gc=False):
                 block.drop_locations()
 
     def attribute(self, name: str) -> Attribute:
-        """Return a property or attribute; an empty one where it has none."""
+        """Return a property or attribute; an empty one if it has none."""
         signature = self.signature
         return signature.properties.get(name) or signature.attributes.get(name) or _NOTHING
 
     @property
     def known_block_size(self) -> Sequence[int]:
-        """Return the size of the blocks that run a GPU function; empty where it has none.
+        """Return the size of the blocks that run a GPU function; empty if it has none.
 
-        It is a property, and the attribute `gpu.known_block_size` where a program has that.
+        It is a property, and the attribute `gpu.known_block_size` if a program has that.
         """
         return (
             self.attribute("known_block_size").integers
@@ -189,7 +189,7 @@ class Operation(Struct, eq=False, gc=False):
         )
 
     def has(self, name: str) -> bool:
-        """Say whether it has a property or attribute."""
+        """Return whether it has a property or attribute."""
         return name in self.signature.properties or name in self.signature.attributes
 
     def set_attribute(self, name: str, value: Attribute) -> None:
@@ -238,12 +238,12 @@ class Operation(Struct, eq=False, gc=False):
 
     @property
     def symbol(self) -> str:
-        """Return the name that it defines; empty where it defines none."""
+        """Return the name that it defines; empty if it defines none."""
         return self.attribute("sym_name").string
 
     @property
     def is_declaration(self) -> bool:
-        """Say whether its only region holds nothing: that of a function that is defined elsewhere."""
+        """Return whether its only region holds nothing: that of a function that is defined elsewhere."""
         return not self.regions or not self.regions[0].blocks
 
     def walk_inside(self) -> list[Operation]:

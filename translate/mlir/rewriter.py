@@ -40,7 +40,7 @@ class Rewriter:
 
     @property
     def has_created(self) -> bool:
-        """Say whether there is a value that it created."""
+        """Return whether there is a value that it created."""
         return self._count > 0
 
     def insert(self, operation: Operation) -> Operation:

@@ -66,7 +66,7 @@ class FunctionText(Struct, frozen=True):
 
 
 def find_function(text: str, line: int, column: int) -> FunctionText | None:
-    """Return the function around a place; None outside of one, or where braces do not match."""
+    """Return the function around a place; None outside of one, or if braces do not match."""
     position = sum(map(len, text.splitlines(keepends=True)[: line - 1])) + column - 1
     code = MLIR.blanked(text)
     heads = [match for match in _FUNCTION.finditer(code) if match.start() <= position]

@@ -65,7 +65,7 @@ def escape(text: str) -> str:
 
 
 def render_symbol(name: str) -> str:
-    """Return the reference to a symbol, quoted only where it must be."""
+    """Return the reference to a symbol, quoted only if it must be."""
     return f"@{name}" if _BARE_NAME.fullmatch(name) else f'@"{escape(name)}"'
 
 
@@ -132,7 +132,7 @@ class Attribute(str):
 
     @property
     def body(self) -> str:
-        """Return what is between the brackets behind the name; empty where there is nothing."""
+        """Return what is between the brackets behind the name; empty if there is nothing."""
         start = self.find("<")
         return MLIR.inside(self, start) if start >= 0 and '"' not in self[:start] else ""
 
@@ -313,13 +313,13 @@ def parse_shaped(kind: str, name: str) -> Shaped | None:
 
 
 def is_layout(parameter: str) -> bool:
-    """Say whether a parameter of a memref is its layout, and not its memory space."""
+    """Return whether a parameter of a memref is its layout, and not its memory space."""
     is_alias = parameter.startswith("#") and not parameter.startswith("#gpu.")
     return is_alias or parameter.startswith(("strided<", "affine_map<"))
 
 
 def has_layout(kind: str) -> bool:
-    """Say whether a type is that of a memref with a layout."""
+    """Return whether a type is that of a memref with a layout."""
     memref = parse_shaped(kind, "memref")
     return memref is not None and any(map(is_layout, memref.parameters))
 

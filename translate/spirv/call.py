@@ -45,7 +45,7 @@ _ATOMIC_BITS = {"float": ("i32", "f32"), "double": ("i64", "f64")}
 class SpirvFunction(Struct, frozen=True):
     """A function to call: its symbol, its definition or declaration, and what that refers to.
 
-    It `uses_subgroup` where the number of threads in a subgroup must be what the program counts on.
+    It `uses_subgroup` if the number of threads in a subgroup must be what the program counts on.
     """
 
     symbol: str
@@ -185,7 +185,7 @@ def _ordered_extremum(name: str, kind: str) -> SpirvFunction:
     operation, _, mangled = name.partition(".")
     compared = _FLOAT.sub("i1", kind)
     is_largest = operation == "maximum"
-    # The sum of two zeros is the larger one: -0 only where both are.
+    # The sum of two zeros is the larger one: -0 only if both are.
     zero = (
         ("%z = fadd T %a, %b",)
         if is_largest

@@ -160,7 +160,7 @@ class _Calls(Struct):
 
     @property
     def calls_out(self) -> bool:
-        """Say whether a function of another file is called."""
+        """Return whether a function of another file is called."""
         return bool(self.external)
 
     def rewrite(self, function: Function) -> Function:
