@@ -155,14 +155,14 @@ def _rows(title: str, names: Mapping[str, int]) -> str:
 
 
 _HEADER = """\
-# The LLVM release that first knows an intrinsic. An older release takes it for a function and calls it.
+# The first LLVM release with an intrinsic. An older release treats it as a function and calls it.
 # tests/foreign/intrinsics.py writes this file; do not edit it.
 #
-# `first`: names that LLVM {oldest} does not know, and older ones that begin with such a name.
-# `overloaded`: names of `first` that take a type suffix, and older ones that take one only since that release.
-# `taken`: what a reader that lacks a name takes it for, if it has an overloaded name that this one begins with.
+# `first`: names that LLVM {oldest} does not have, and older names that begin with such a name.
+# `overloaded`: names in `first` with a type suffix, and older names that have one only since that release.
+# `taken`: the intrinsic that a reader without the name uses instead, because it is overloaded and a prefix of the name.
 # checked: {releases}
-# source: what the verifiers of these releases list as intrinsics, among the names in their binaries
+# source: the names in the binaries of these releases that their verifiers treat as intrinsics
 """
 
 

@@ -325,15 +325,15 @@ def _words(names: Iterable[str]) -> str:
 
 
 _HEADER = """\
-# The intrinsics whose types changed with a release of LLVM, or which a release has no longer.
+# The intrinsics whose types changed with a release of LLVM, or which a release removed.
 # tests/foreign/signatures.py writes this file; do not edit it.
 #
-# `changed`: the type from a release on. An overload chooses ?0 and ?1, which are the same wherever they are; ? is derived.
-# `gone`: names that a release takes for functions. `unread`: names whose older type a release rejects; it upgrades others.
-# `unmeasured`: names of which no call of the older type could be made, by the release that has another or none.
-# `unchanged`: names that begin with one of these.
+# `changed`: the type from a release on. ?0 and ?1 are overloaded types, each the same everywhere; ? is derived from them.
+# `gone`: names that a release treats as functions. `unread`: names whose older type a release rejects; it upgrades others.
+# `unmeasured`: names whose older type could not be tested, by the release that changed or removed them.
+# `unchanged`: names that did not change, although they begin with one of these.
 # checked: {releases}
-# source: the tables in the libraries of these releases, and what their readers make of calls
+# source: the tables in the libraries of these releases, and calls that their readers read
 """
 
 
