@@ -1,7 +1,7 @@
-"""Ranges of thread IDs: those of which only addresses are made get that of any block.
+"""Widen the ranges of thread IDs that are used only in addresses to the range of any block.
 
-Where a block is known to have 32 threads along x, LLVM joins `32 * block + thread` by `or disjoint` instead of `add`.
-The back ends fuse fewer instructions with an `or`, and ptxas and loops over addresses do not see a sum in it.
+If a block is known to have 32 threads along x, LLVM combines `32 * block + thread` with `or disjoint` instead of
+`add`. The back ends fuse fewer instructions with an `or`, and ptxas and loop optimizations do not treat it as a sum.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import Attribute
 
 _IDS = ("nvvm.read.ptx.sreg.tid.", "rocdl.workitem.id.")
-# As LLVM 22 spells it; for AMD GPUs, LLVM 19 has an array, and makes less of it.
+# The form of LLVM 22. LLVM 19 has an array for AMD GPUs, and does not have the problem to the same extent.
 _RANGE = "#llvm.constant_range<i32, 0, "
 _ONE, _ANY = f"{_RANGE}1>", Attribute(f"{_RANGE}1024>")
 _ADDRESS, _COMPARISON, _CONSTANT = "llvm.getelementptr", "llvm.icmp", "llvm.mlir.constant"
@@ -21,7 +21,7 @@ _EQUALITIES = frozenset({0, 1})  # LLVM::ICmpPredicate: eq, ne
 
 
 def widen_ranges(functions: Iterable[Operation]) -> None:
-    """Widen the range of each thread ID that decides nothing: sums with other values make addresses only."""
+    """Widen the range of each thread ID that is used only in addresses and in sums with other values."""
     for function in functions:
         inside = function.walk_inside()
         ids = {
@@ -35,7 +35,7 @@ def widen_ranges(functions: Iterable[Operation]) -> None:
 
 
 def _deciding(operations: Iterable[Operation], ids: Iterable[str]) -> set[str]:
-    """Return the IDs whose range may decide what an operation does, alone or with constants and other IDs."""
+    """Return the IDs whose range may affect an operation, alone or combined with constants and other IDs."""
     made_of = {name: {name} for name in ids}
     deciding = set[str]()
     for operation in operations:
