@@ -1,4 +1,4 @@
-"""Operations of the math dialect that a release, or the lowering for a GPU, does not have."""
+"""Expand math operations that a release, or the lowering for a GPU, does not support."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.syntax import integer_width, parse_shaped
 
-# Bits of the exponent, and of all: IEEE 754-2019, table 3.5; bfloat16 has the exponent of binary32.
+# Exponent mask and total bits: IEEE 754-2019, table 3.5. bfloat16 has the exponent of binary32.
 _EXPONENTS = {
     "f16": (0x7C00, 16),
     "bf16": (0x7F80, 16),
@@ -30,7 +30,7 @@ _OF_LLVM = {
 
 
 def of_llvm(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Make an operation of the LLVM dialect the one of math or arith that lowers to it."""
+    """Replace an operation of the LLVM dialect by the math or arith operation that is lowered to it."""
     flags = operation.properties.get("fastmathFlags")
     properties = {"fastmath": str(flags).replace("#llvm.", "#arith.")} if flags else {}
     name = _OF_LLVM.get(operation.name) or f"math.{operation.name.rpartition('.')[2]}"
@@ -39,9 +39,9 @@ def of_llvm(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def fused(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Make a product and sum of 16 bits LLVM's own: convert-gpu-to-nvvm makes one of f32, which it rounds again.
+    """Replace a 16-bit math.fma by llvm.intr.fma, because convert-gpu-to-nvvm computes it in f32 and rounds twice.
 
-    Those of bf16 for SPIR-V are computed as f32.
+    bf16 for SPIR-V is computed in f32.
     """
     (kind,) = operation.result_types
     vector = parse_shaped(kind, "vector")
@@ -65,9 +65,9 @@ def fused(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def exactly_fused(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Compute a product and sum of bf16 in f64: back ends without an instruction do in f32, and round again.
+    """Compute math.fma of bf16 in f64, because back ends without an instruction compute it in f32 and round twice.
 
-    The product is exact; the sum is rounded to odd, so that rounding it again is harmless (Boldo and
+    The product is exact. The sum is rounded to odd, so that the second rounding is harmless (Boldo and
     Melquiond, "Emulation of FMA and correctly rounded sums", 2008). Its error is Knuth's TwoSum.
     """
     (kind,) = operation.result_types
@@ -90,7 +90,7 @@ def exactly_fused(rewriter: DeviceRewriter, operation: Operation) -> None:
         rewriter.value("arith.cmpf", (value, zero), truth, {"predicate": f"{order} : i64"})
         for value, order in ((error, _UNEQUAL), (error, _GREATER), (total, _GREATER))
     )
-    # Towards zero, as -1 if the error says so, then to odd.
+    # Round towards zero, by -1 depending on the sign of the error, then to odd.
     step = convert(rewriter, "extsi", binary(rewriter, "xori", grows, positive), bits)
     whole = convert(rewriter, "bitcast", total, bits)
     odd = binary(rewriter, "ori", binary(rewriter, "addi", whole, step), one)
@@ -99,7 +99,7 @@ def exactly_fused(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Make an operation on bf16 one on f32, in the precision of which SPIR-V computes."""
+    """Compute an operation on bf16 in f32, for SPIR-V."""
     operands = [
         convert(rewriter, "extf", value, "f32") if value.type == _BFLOAT else value
         for value in operation.operands
@@ -113,7 +113,7 @@ def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def is_normal(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Compare the exponent with those of zero and subnormal numbers, and of infinity and NaN."""
+    """Expand math.isnormal to comparisons of the exponent."""
     (value,) = operation.operands
     if value.type not in _EXPONENTS:
         rewriter.insert(operation)
@@ -129,7 +129,7 @@ def is_normal(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def is_infinite(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Compare the magnitude with that of infinity."""
+    """Expand math.isinf to a comparison of the magnitude."""
     (value,) = operation.operands
     if value.type not in _EXPONENTS:
         rewriter.insert(operation)
@@ -144,14 +144,14 @@ def is_infinite(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def clamp(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Take the greater of value and lower bound, and the lesser of that and the upper bound."""
+    """Expand math.clampf to maximumf with the lower and minimumf with the upper bound."""
     value, low, high = operation.operands
     raised = binary(rewriter, "maximumf", value, low)
     rewriter.replace(operation, (binary(rewriter, "minimumf", raised, high),))
 
 
 def integer_power(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Square and multiply; a negative exponent leaves 1 and -1, and 0 of other bases."""
+    """Expand math.ipowi: square and multiply. With a negative exponent, the result is 1, -1 or 0."""
     base, exponent = operation.operands
     if not integer_width(base.type):
         rewriter.insert(operation)
@@ -171,7 +171,7 @@ def integer_power(rewriter: DeviceRewriter, operation: Operation) -> None:
 def _power(
     rewriter: DeviceRewriter, base: Value, exponent: Value, zero: Value, one: Value
 ) -> Value:
-    """Make a loop over the bits of the exponent, taken as a number without sign."""
+    """Create a loop over the bits of the exponent, which is treated as unsigned."""
     kind = base.type
     carried = power, square, rest = [Value(rewriter.fresh_name(), kind) for _ in range(3)]
     with rewriter.region(carried) as before:

@@ -1,6 +1,6 @@
-"""Loops over a grid: several steps at a time, as nvcc makes of them, and the rest one by one.
+"""Unroll grid-stride loops like nvcc: several steps per iteration, and a remainder loop.
 
-LLVM unrolls a loop whose step is not a constant only if it may divide to know how often it runs.
+LLVM unrolls a loop with a variable step only if it may compute the trip count with a division.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from mlir_offload.translate.mlir.operation import Block, Operation, Region, Valu
 from mlir_offload.translate.mlir.rewriter import Rewriter
 from mlir_offload.translate.mlir.syntax import Attribute
 
-# As a power of two. For wide addresses of several memrefs loop strength reduction makes an induction variable
-# and an addition each, so that more steps at a time cost more instructions.
+# Powers of two. For 64-bit addresses of several memrefs, loop strength reduction creates an induction variable
+# and an addition for each, so that more steps per iteration cost more instructions.
 _SHIFT, _SHIFT_OF_SEVERAL_WIDE = 2, 1
 _LARGEST_BODY = 24
 _SHORT = 16
@@ -27,17 +27,17 @@ _CONSTANTS = frozenset({"arith.constant", "index.constant", "llvm.mlir.constant"
 
 
 def unroll_loops(module: Operation, *, is_narrow: bool) -> None:
-    """Unroll innermost loops of a `gpu.module`, whose index is narrower than the host's if it `is_narrow`."""
+    """Unroll innermost loops of a `gpu.module`. `is_narrow`: its `index` is narrower than that of the host."""
     unroll_strided_loops(module, is_narrow=is_narrow)
     if is_narrow:
         unroll_short_loops(module)
 
 
 def unroll_strided_loops(module: Operation, *, is_narrow: bool) -> None:
-    """Unroll the innermost loops of a `gpu.module` whose step is known at run time only."""
+    """Unroll the innermost loops of a `gpu.module` with a variable step."""
     for function in module.operations:
         inside = function.walk_inside()
-        # A name that is a constant in one region may be another value next to it.
+        # A constant in one region may have the name of another value in a sibling region.
         constants = {name for one in inside if one.name in _CONSTANTS for name in one.result_names}
         chosen = {
             id(one): _shift(one, is_narrow=is_narrow) for one in inside if _is_fit(one, constants)
@@ -48,9 +48,9 @@ def unroll_strided_loops(module: Operation, *, is_narrow: bool) -> None:
 
 
 def unroll_short_loops(module: Operation) -> None:
-    """Have LLVM unroll the innermost loops of a `gpu.module` that run a known, small number of times.
+    """Make LLVM unroll the innermost loops of a `gpu.module` with a small constant trip count.
 
-    It does so by itself with indices of 64 bits; with narrow ones each address looks more expensive to it.
+    LLVM does this automatically with 64-bit indices. With narrow ones, its cost of addresses is too high.
     """
     for function in module.operations:
         inside = function.walk_inside()
@@ -67,7 +67,7 @@ def unroll_short_loops(module: Operation) -> None:
 
 
 def _numbers(operations: Iterable[Operation]) -> dict[str, int | None]:
-    """Return the constants; None for a name that is a constant in one region and another value next to it."""
+    """Return the constants by name, None for other values and for names with several definitions."""
     found: dict[str, int | None] = {}
     for operation in operations:
         for name in operation.result_names:
@@ -117,10 +117,10 @@ def _unroll(rewriter: Rewriter, loop: Operation, shift: int) -> None:
 
 
 def _limit_and_stride(rewriter: Rewriter, loop: Operation, shift: int) -> tuple[Value, Value]:
-    """Return where to stop so that all steps of a round are before the end, and the way of a round.
+    """Return the end and the step of the unrolled loop.
 
-    If a round is more than the whole way, that is where the loop begins: nothing overflows up to the last step of
-    each round.
+    All steps of each iteration are before the original end. If one iteration is longer than the whole range, the end is
+    the start of the loop. Therefore nothing overflows up to the last step of each iteration.
     """
     first, end, step = loop.operands[:3]
     kind, factor = first.type, 1 << shift
@@ -156,7 +156,7 @@ def _body(rewriter: Rewriter, loop: Operation, stride: Value, factor: int) -> Bl
 
 
 def _copy(rewriter: Rewriter, block: Block, place: Value, values: Sequence[Value]) -> list[Value]:
-    """Insert the operations of a block for one step; return what it yields."""
+    """Insert a copy of a block for one step, and return the yielded values."""
     taken = (one.name for one in block.arguments)
     names = dict(zip(taken, (place.name, *(one.name for one in values)), strict=True))
     for operation in block.operations:

@@ -1,6 +1,6 @@
-"""Numbers of type bf16 as integers of 16 bits: SPIR-V has the type in an extension only.
+"""Replace bf16 by 16-bit integers, because SPIR-V supports the type only in an extension.
 
-The passes before have computed with them as 32-bit numbers; what is left moves them.
+Earlier passes have converted arithmetic to f32. Only moves of bf16 are left.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _INTRINSIC = ir_pattern("@`llvm|mo`.`dotted`bf16(")
 
 
 def without_bfloat(line: str) -> str:
-    """Return an instruction that moves such numbers as one that moves integers.
+    """Replace bf16 by i16 in an instruction that moves it.
 
-    Raises SourceError for one that computes with them.
+    Raises SourceError for an instruction that computes with bf16.
     """
     if "bfloat" not in line:
         return line
