@@ -178,7 +178,7 @@ class ByteView(Struct, frozen=True):
             yield self.read(offset, min(size, self.size - offset), "content")
 
     def check(self, offset: int, size: int, field: str) -> None:
-        """Raise VerificationError unless `size` bytes from `offset` lie within the view."""
+        """Raise VerificationError unless `size` bytes from `offset` are within the view."""
         if offset < 0 or size < 0 or offset + size > self.size:
             raise self._unfit(offset, size, field)
 
@@ -277,7 +277,7 @@ def write_all(data: bytes, descriptor: int) -> None:
 
 
 def _copied_in_kernel(view: ByteView, descriptor: int) -> int:
-    """Return how many bytes the kernel copied; what stopped it shows again in an ordinary copy."""
+    """Copy within the kernel, and return the number of copied bytes. Errors appear again in the normal copy."""
     copied = 0
     source = view.source.descriptor if isinstance(view.source, FileSource) else None
     if source is not None:

@@ -53,7 +53,7 @@ class CudaInstallation(Struct, frozen=True):
     source: str
 
     def path(self, name: str) -> Path | None:
-        """Return the part of that name, or None."""
+        """Return the path of a part, None if it is missing."""
         return dict(self.parts).get(name)
 
     @property
@@ -106,7 +106,7 @@ def load_cuda_table() -> CudaTable:
 
 
 def parse_cuda_table(table: Mapping[str, Any]) -> CudaTable:
-    """Return the checked table. Raises ValueError naming what is wrong."""
+    """Parse and check the table. Raises ValueError with the reason if it is invalid."""
     parts = tuple(
         PartRow(
             str(row["name"]),

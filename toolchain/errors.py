@@ -134,7 +134,7 @@ def joined(errors: Sequence[MlirOffloadError]) -> MlirOffloadError:
 
 
 class MlirOffloadRuntimeError(MlirOffloadError, RuntimeError):
-    """A compiled function failed while it ran: a launch, an allocation, an assertion of a kernel."""
+    """A compiled function failed at run time: a launch, an allocation, an assertion in a kernel."""
 
     exit_status = 70
 

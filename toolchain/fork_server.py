@@ -35,7 +35,7 @@ _NOT_IN_PRELOAD = frozenset(": \t\n$")
 
 
 class Fork(Struct, eq=False):
-    """A fork of a loaded program, in a process group of its own."""
+    """A fork of a loaded program, in its own process group."""
 
     pid: int
     _answers: int

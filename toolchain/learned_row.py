@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class _Row(Struct, frozen=True, forbid_unknown_fields=True, tag_field="list"):
-    """A row without its release and its evidence."""
+    """A row without its release and source."""
 
 
 class ContainerRow(_Row, frozen=True, tag="offload_abi.container.rows"):

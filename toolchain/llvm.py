@@ -49,7 +49,7 @@ class LlvmInstallation(Struct, frozen=True):
     expected_major: int | None = None
 
     def path(self, name: str) -> Path | None:
-        """Return the program of that name, or None."""
+        """Return the path of a program, None if it is missing."""
         found = dict(self.tools).get(name)
         return None if found is None else Path(found)
 

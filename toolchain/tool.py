@@ -266,7 +266,7 @@ def load_llvm_table() -> LlvmTable:
 
 
 def parse_llvm_table(table: Mapping[str, Any]) -> LlvmTable:
-    """Return the checked table. Raises ValueError naming the row that is wrong."""
+    """Parse and check the table. Raises ValueError with the name of an invalid row."""
     parsed = LlvmTable(
         places=_strings(table, "places"),
         anchors=_strings(table, "anchors"),

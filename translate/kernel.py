@@ -239,7 +239,7 @@ _ACCESSES = {
     "vector.store": 1,
 }
 _READS = frozenset({"affine.load", "memref.dim", "memref.load", "vector.load"})
-# These read the allocated pointer.
+# Operations that read the allocated pointer.
 _FREES = frozenset({"memref.dealloc", "memref.realloc"})
 
 

@@ -40,7 +40,7 @@ class DeviceForm(Struct, frozen=True):
     subgroup_size: int
 
     def __str__(self) -> str:
-        """Return the name."""
+        """Return the name of the form."""
         return self.name
 
     @property

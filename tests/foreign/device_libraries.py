@@ -136,16 +136,17 @@ def render(
 _TEXT = """\
 # Device libraries and LLVM
 
-This page compares what `mlir-offload check` reports of libdevice and of ROCm's device libraries with what each release of
-LLVM does. `tests/foreign/device_libraries.py` writes this page; do not edit it.
+This page compares the reports of `mlir-offload check` on libdevice and on ROCm's device libraries with the behavior of
+each release of LLVM. `tests/foreign/device_libraries.py` writes this page; do not edit it.
 
     python tests/foreign/device_libraries.py --releases=15,16,17,18,19,20,21,22,23 --root=23=DIR --amdgcn=NAME=DIR --write
 
-libdevice comes from NVIDIA's wheels, ROCm's libraries from Triton's, Debian 12 (installed) and newer releases of Debian.
-CUDA 12.2 has the libdevice of 12.1, CUDA 12.4 to 12.6 that of 12.3.
-A library *fits* if the release reads it and knows its intrinsics, and if its back end compiles libdevice. A library
-`oclc_abi_version_N` is *wrong* if the hidden arguments of version N begin with another one than those of the version that
-the release makes unless an option chooses one: a kernel would read its arguments where they are not (AM001).
+libdevice is from NVIDIA's wheels. ROCm's libraries are from Triton's wheel, Debian 12 (installed) and newer releases of
+Debian. CUDA 12.2 has the libdevice of 12.1, CUDA 12.4 to 12.6 that of 12.3.
+
+A library *fits* if the release reads it and supports its intrinsics, and if its back end compiles libdevice. A library
+`oclc_abi_version_N` is *wrong* if the hidden arguments of version N have another layout than those of the default version
+of the release: a kernel would read them at wrong addresses (AM001).
 
 {table}
 

@@ -59,7 +59,7 @@ def render_figures(rows: Sequence[Row]) -> str:
     parts = {
         "Results of the checker": _render_standings,
         "Missed pairs and false alarms": _render_exceptions,
-        "Pairs that the reader takes rightly": _render_majors,
+        "Correctly read pairs": _render_majors,
         "Rules": _render_rules,
     }
     return "\n\n".join(f"### {title}\n\n{part(rows)}" for title, part in parts.items())
@@ -75,7 +75,7 @@ def _render_standings(rows: Sequence[Row]) -> str:
     }
     lines = [(meaning, *numbers[outcome]) for outcome, meaning in _MEANINGS.items()]
     sums = map(sum, zip(*numbers.values(), strict=True))
-    return _table(("what the tools do", "pairs", *kinds), [*lines, ("all", *sums)])
+    return _table(("result of the tools", "pairs", *kinds), [*lines, ("all", *sums)])
 
 
 def _render_exceptions(rows: Sequence[Row]) -> str:

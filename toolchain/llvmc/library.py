@@ -53,7 +53,7 @@ class LlvmLibrary:
         return self._functions[name]
 
     def call(self, name: str, *arguments: object) -> int:
-        """Call a function of the API; a null pointer is 0."""
+        """Call a function of the API. A null pointer is returned as 0."""
         return self._functions[name](*arguments) or 0
 
     def take_text(self, message: int) -> str:

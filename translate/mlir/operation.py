@@ -254,7 +254,7 @@ class Operation(Struct, eq=False, gc=False):
         return found
 
     def rename_operands(self, names: Mapping[str, str]) -> None:
-        """Take other values as operands."""
+        """Rename its operands."""
         if self.operand_text:
             self.operand_text = ", ".join(names.get(name, name) for name in self.operand_names)
 
@@ -313,7 +313,7 @@ class CustomOperation(Operation, eq=False, gc=False):
         return cls(text.partition(" ")[0], result_text, "", text[:start], text[start + 1 :])
 
     def drop_locations(self) -> None:
-        """Take its location away."""
+        """Remove its location."""
         self.end = ""
 
     @property
@@ -322,7 +322,7 @@ class CustomOperation(Operation, eq=False, gc=False):
         return Signature(location=self.end)
 
     def rename_operands(self, names: Mapping[str, str]) -> None:
-        """Take other values as operands."""
+        """Rename its operands."""
         self.head = rename_values(self.head, names)
 
     def render(self, indent: str, out: list[str]) -> None:
