@@ -78,14 +78,12 @@ def check_features(target_id: str, words: Iterable[str]) -> None:
         is_on, name = match[1] in {"-m", "+"}, match[2]
         if name.startswith("wavefrontsize"):
             if (name == f"wavefrontsize{size}") != is_on:
-                msg = (
-                    f"{word}: code for {target_id} is made for {size} threads in step, shuffles too"
-                )
+                msg = f"{word}: code for {target_id} is compiled for wavefronts of {size} threads"
                 raise CompatibilityError(msg, hint=f"leave {word} out")
         elif f"{name}{'+' if is_on else '-'}" not in own:
-            msg = f"{word}: code with it is not for {target_id}"
+            msg = f"{word} contradicts the target {target_id}"
             wanted = f"{processor_of(target_id)}:{name}{'+' if is_on else '-'}"
-            raise CompatibilityError(msg, hint=f"name the GPU so: --offload-arch={wanted}")
+            raise CompatibilityError(msg, hint=f"use --offload-arch={wanted}")
 
 
 def check_target_ids(target_ids: Iterable[str]) -> None:
@@ -97,7 +95,9 @@ def check_target_ids(target_ids: Iterable[str]) -> None:
     for target_id in target_ids:
         other = first.setdefault(processor_of(target_id), target_id)
         if _feature_names(other) != _feature_names(target_id):
-            msg = f"{other} and {target_id} do not go into one program: a GPU may be both"
+            msg = (
+                f"{other} and {target_id} cannot be combined in one program: a GPU could match both"
+            )
             hint = (
                 f"set the same features for each, as {target_id} and its opposite, or leave one out"
             )

@@ -122,7 +122,7 @@ def first_cuda_for(archs: Iterable[str], *, table: NvptxTable | None = None) -> 
     for row in (table or load_nvptx_table()).cuda:
         if wanted <= row.archs:
             return row.release
-    msg = f"no release of CUDA knows all of {_names(wanted)}"
+    msg = f"no release of CUDA supports all of {_names(wanted)}"
     raise CompatibilityError(msg, hint="compile for them by calls of their own")
 
 

@@ -107,7 +107,7 @@ def _selected(
     if not handler or (handler.name == _SELECT and not wanted):
         return objects
     if handler.name != _SELECT:
-        msg = f"gpu.binary @{name} has the offloading handler {handler.name}, which only its author knows"
+        msg = f"gpu.binary @{name} has the unsupported offloading handler {handler.name}"
         hint = "leave the handler out: the image for the GPU is chosen when the program runs"
         raise SourceError(msg, hint=hint, location=location)
     if wanted.startswith("#"):
@@ -128,8 +128,8 @@ def _read_object(given: Attribute) -> GpuObject:
     parts = given.body_elements or (given,)
     target = parse_target(parts[0])
     if target is None:
-        msg = f"an object for {parts[0].name} is code for no device that is known here"
-        raise SourceError(msg, hint="known are #nvvm.target and #rocdl.target")
+        msg = f"the target {parts[0].name} of an object is not supported"
+        raise SourceError(msg, hint="supported targets are #nvvm.target and #rocdl.target")
     word, content = _content(parts[-1])
     if content is None:
         msg = "an object without content"

@@ -163,8 +163,8 @@ def check_passes(passes: Iterable[str], what: str) -> None:
     """Raise UsageError for a text that is not a pass; mlir-opt checks the names of passes later."""
     for name in passes:
         if name in pipeline_names():
-            msg = f"{what}: '{name}' is not the last of the list"
-            raise UsageError(msg, hint="passes come first, then the name of what follows them")
+            msg = f"{what}: '{name}' must be the last in the list"
+            raise UsageError(msg, hint="list the passes first, then the name of a pipeline")
         if not _PASS.fullmatch(name) or not _is_balanced(name):
             msg = f"{what}: '{name}' is not a pass"
             hint = "write passes as for mlir-opt: canonicalize,func.func(affine-loop-tile{tile-size=8})"

@@ -119,7 +119,7 @@ def separate_program(text: str) -> tuple[Module, tuple[Module, ...]]:
     whole = parse_module(text)
     found = {operation.name: operation for operation in whole.operations}
     if found.keys() != {"builtin.module", "gpu.module"}:
-        msg = f"mlir-opt made of a joined program: {', '.join(found) or 'nothing'}"
+        msg = f"unexpected output of mlir-opt for a joined program: {', '.join(found) or 'nothing'}"
         raise ToolFailedError(
             msg, hint="report this with the input and the output of 'mlir-opt --version'"
         )

@@ -130,7 +130,7 @@ def test_a_launch_with_other_arguments_is_refused(types: str, hint: str) -> None
         (
             ('#gpu.object<#spirv.target_env<#x>, bin = "x">',),
             "",
-            "#spirv.target_env is code for no",
+            "target #spirv.target_env of an object is not supported",
         ),
         (
             (ptx(more='kernels = <[#gpu.kernel_metadata<"gone", () -> ()>]>, '),),

@@ -133,7 +133,7 @@ BROKEN_RULES: dict[str, tuple[Callable[[Table], object], str]] = {
         "message of BC001 is not a format",
     ),
     "place": (lambda t: t["rules"][0].update(message="{0}"), "a place '0' that is not a name"),
-    "pattern": (lambda t: t["rules"][0].update(said=["("]), "what tools say of BC001"),
+    "pattern": (lambda t: t["rules"][0].update(said=["("]), "in `said` of BC001"),
 }
 
 

@@ -89,7 +89,7 @@ def _pattern(name: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        msg = f"skew_rules: what tools say of {name} is not a pattern: {error}"
+        msg = f"skew_rules: invalid pattern in `said` of {name}: {error}"
         raise ValueError(msg) from error
 
 
