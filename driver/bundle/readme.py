@@ -1,4 +1,4 @@
-"""The `README.md` in a bundle: what it is, what it needs, and how clang alone links it."""
+"""The `README.md` of a bundle: contents, requirements, and how to link it with plain clang."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _IMAGES = (
 
 
 def render_readme(recipe: Recipe) -> str:
-    """Return the text; equal bundles have equal ones."""
+    """Return the text. Equal bundles give equal texts."""
     manifest, producers = recipe.manifest, dict(recipe.manifest.producers)
     targets = [str(target) for target in manifest.targets]
     shown = ["the CPU" if word == "host" else word for word in targets]

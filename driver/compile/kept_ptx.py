@@ -20,14 +20,14 @@ from mlir_offload.translate.kind_lowering import TargetAttribute, attribute_for
 
 
 def assembly_file(image: ImageFile) -> Path:
-    """Return the PTX that an image for CUDA is assembled from."""
+    """Return the PTX from which a CUDA image is assembled."""
     return image.ptx or image.path.with_suffix(".s")
 
 
 def kept_ptx(
     context: BuildContext, source: Path, device: Sequence[DeviceModule]
 ) -> tuple[CodeFile, ...]:
-    """Return the PTX that is kept, one file for each architecture."""
+    """Return the PTX to keep, one file per architecture."""
     options = context.options
     kept = []
     for target in context.targets:
@@ -50,9 +50,9 @@ def _one_ptx(
     images: Mapping[ImageFile, TargetAttribute | None],
     target: Target,
 ) -> Path:
-    """Return the PTX of all modules; a fat binary has one for each architecture.
+    """Return the PTX of all modules in one file, because a fat binary has one per architecture.
 
-    The libraries that are attached to any of them are linked into all.
+    A library that is attached to one module is linked into all of them.
     """
     first, *others = images
     if not others and (first.ptx is not None or context.options.device_code is DeviceCode.OBJECT):

@@ -1,4 +1,4 @@
-"""The manual page, in roff, from the same table as --help."""
+"""The manual page in roff, generated from the option table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def render_manual() -> str:
         for line in subcommand.usage
     ]
     compiler = subcommands[""]
-    # Groups that every subcommand has are shown once.
+    # Groups that all subcommands share are printed once.
     return "".join(
         (
             _HEAD,
@@ -105,7 +105,7 @@ def _files() -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Return a line of text, which begins with no control character."""
+    """Return a line of text that does not begin with a control character."""
     escaped = _roff(text)
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 

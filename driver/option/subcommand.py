@@ -12,12 +12,12 @@ from mlir_offload.toolchain.errors import UsageError
 
 
 def _taken(*names: str) -> tuple[Option, ...]:
-    """Return rows of the compiler that a subcommand takes too."""
+    """Return rows of the compiler that a subcommand shares."""
     return tuple(table.COMPILER.named(name) for name in names)
 
 
 def _changed(name: str, text: str, to: str = "", **changes: str) -> Option:
-    """Return a row of the compiler with another help text, for a function's parameter."""
+    """Return a row of the compiler with another help text, for a parameter of a function."""
     return replace(table.COMPILER.named(name), help=text, to=to, doc="", **changes)
 
 
@@ -38,7 +38,7 @@ _KINDS = ("cuda", "hip", "openmp", "sycl")
 
 
 def _places(llvm: str, cuda: str, rocm: str) -> tuple[Option, ...]:
-    """Return the places of tools that a function takes as text."""
+    """Return the options for the paths of LLVM, CUDA and ROCm, with these help texts."""
     return (
         Option(("--llvm",), llvm, value="N|PATH", values="releases", program="place", to="llvm"),
         Option(

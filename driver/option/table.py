@@ -1,7 +1,7 @@
 """The options of the compiler, each declared once, and those that every subcommand takes.
 
 Parser, configuration, trust, --help, completion, the manual page and the tables of the documentation
-are made of these rows: a new option is a row, and the code that uses its value.
+are generated from these rows. A new option requires a row and the code that uses its value.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ COMPILER = Subcommand(
 
 
 def _setting(row: Option) -> Setting | None:
-    """Return the setting of a row, with what the row says already."""
+    """Return the setting of a row, with its missing fields taken from the row."""
     setting = row.setting
     if setting is None:
         return None
@@ -243,7 +243,7 @@ _VARIABLES = (FILE_VARIABLE, *(name for setting in SETTINGS for name in setting.
 
 
 def are_set(environment: Mapping[str, str], directory: Path) -> bool:
-    """Say whether a variable or file sets something: few calls have any to read."""
+    """Return whether a variable or file sets an option; most invocations have none and read nothing."""
     return (
         any(environment.get(name) for name in _VARIABLES)
         or find_project_file(directory) is not None
@@ -252,7 +252,7 @@ def are_set(environment: Mapping[str, str], directory: Path) -> bool:
 
 
 def find_project_file(directory: Path) -> Path | None:
-    """Return what has the name in the directory or nearest above it, in the same checkout."""
+    """Return the configuration file in the directory or its nearest parent, within the same checkout."""
     for folder in (directory, *directory.parents):
         path = folder / PROJECT_FILE
         if os.path.lexists(path):
@@ -263,11 +263,11 @@ def find_project_file(directory: Path) -> Path | None:
 
 
 def find_user_file(environment: Mapping[str, str]) -> Path | None:
-    """Return the file of the user, if there is one."""
+    """Return the configuration file of the user; None if there is none."""
     root = environment.get("XDG_CONFIG_HOME", "")
     if not root.startswith("/"):
         home = environment.get("HOME", "")
         root = f"{home}/.config" if home.startswith("/") else ""
     file = Path(root, "mlir-offload", "config.toml")
-    # A home that cannot be searched, as that of another user, has no settings for this one.
+    # A home directory that cannot be searched, such as that of another user, has no settings.
     return file if root and os.path.isfile(file) else None  # noqa: PTH113
