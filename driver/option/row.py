@@ -21,8 +21,8 @@ _SHORT = len("-fx")
 class Setting(Struct, frozen=True):
     """A key of the configuration files, the option that it sets, and the environment variables for it.
 
-    `on` and `off` are the options of a switch. `is_of_build` restricts a setting to `build`. A variable with
-    `is_read_elsewhere` is read from the environment where it is used, and only overrides the files here. The table
+    `option` and `off` are the options that turn a switch on and off. `is_of_build` restricts a setting to `build`.
+    If `is_read_elsewhere`, its variables are read where they are used; here they only override the files. The table
     fills in `option` and `choices`, unless the row sets them.
     """
 
