@@ -1,4 +1,4 @@
-"""What a call says of a tool that fails, and of programs that its targets do not suit, with recorded tools."""
+"""Errors for failing tools, and for programs that do not suit the targets, with recorded tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server is asked, without one: its address, the files of an action, and how they are sent."""
+"""Requests to a remote execution server, without one: its address, the files of an action, uploads."""
 
 from __future__ import annotations
 
