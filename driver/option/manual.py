@@ -25,12 +25,12 @@ clang spells them; those of the compiler come first, then those of each subcomma
 """
 _STATUS = (
     ("0", "success"),
-    ("1", "the input program is wrong"),
-    ("2", "the command line or a configuration file is wrong"),
+    ("1", "the input program has an error"),
+    ("2", "the command line or a configuration file has an error"),
     ("3", "a tool, library or SDK is missing"),
-    ("4", "parts exist but do not fit"),
+    ("4", "incompatible parts"),
     ("5", "a tool failed"),
-    ("6", "the result does not hold what it must"),
+    ("6", "the result is incomplete"),
     ("7", "a file cannot be read or written"),
     ("130", "interrupted"),
 )
