@@ -36,19 +36,19 @@ _PREFIX = "MLIR_OFFLOAD_"
 _VERSION = re.compile(r"\b(?:version|release) \d")
 _ABSOLUTE = re.compile(r"(?<![\w.)}-])/(?:[^\s/:=,'\"]+/)+([^\s/:=,'\"]*)")
 _README = """\
-A call of mlir-offload, to be run again.
+An invocation of mlir-offload, to reproduce it.
 
-  sh run.sh      runs the call; options such as --llvm=22 or --llvm=/opt/llvm may follow, and
-                 MLIR_OFFLOAD names the compiler where it is not on PATH
+  sh run.sh      runs the invocation; options such as --llvm=22 or --llvm=/opt/llvm may follow.
+                 If mlir-offload is not on PATH, set MLIR_OFFLOAD to its path
 {step}
-files/           what the call read, under the names it was given; a name that began with / lies
-                 below __root__, one with .. below __up__
-steps            the steps of the call as shell lines, as far as they led to its end; programs have
-                 their plain names, files in between lie in work/
+files/           the input files, under their original names: a name that begins with / is below
+                 __root__, one with .. below __up__
+steps            the steps up to the end of the invocation, as shell lines; programs have no
+                 directories, intermediate files are in work/
 tools            the releases of the programs
-environment      variables that were set and matter
+environment      the environment variables that affect the result
 {error}
-Response files and configuration files are written out in run.sh. {left_out}
+run.sh contains the options of response files and configuration files. {left_out}
 """
 
 
@@ -138,13 +138,13 @@ def reproducer(
 
 
 def _readme(call: Call, *, error: MlirOffloadError | None, failure: Failure | None) -> str:
-    step = "  sh step.sh     runs the program that failed, alone, on the file that it got"
+    step = "  sh step.sh     runs only the failed program, on its input files"
     left_out = (
-        f"Left out, because they name places: {' '.join(call.left_out)}" if call.left_out else ""
+        f"Omitted, because they contain paths: {' '.join(call.left_out)}" if call.left_out else ""
     )
     return _README.format(
         step=step if failure else "",
-        error="error            what the call said" if error else "",
+        error="error            the error message" if error else "",
         left_out=left_out,
     )
 
