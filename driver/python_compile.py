@@ -92,7 +92,7 @@ def compile_program(
     """Compile and load a program; see `mlir_offload.compile`."""
     other = next((option for option in options if option in _OTHER_OUTPUTS), None)
     if other is not None:
-        msg = f"compile makes a library and loads it: {other} asks for something else"
+        msg = f"compile makes a library and loads it: {other} is not supported"
         raise UsageError(msg, hint="leave the option out, or run mlir-offload")
     archs = [arch] if isinstance(arch, str) else list(arch)
     chosen = () if archs == [NATIVE] else (f"--offload-arch={','.join(archs)}",)

@@ -84,7 +84,7 @@ def pack_call(
         digest = hashlib.sha256(content).hexdigest()[:12]
         written = _write_somewhere(f"mlir-offload-crash-{digest}.tar", content)
     if error is not None and written:
-        hint = f"the call is packed in {written}, to be run again elsewhere or reported"
+        hint = f"{written} reproduces the error on any machine, for a report"
         error.hint = f"{error.hint}; {hint}" if error.hint else hint
 
 

@@ -77,8 +77,8 @@ def _staged(path: Path, ending: str, directory: Path) -> Path:
 
 def _renamed(options: CompileOptions, names: Mapping[Path, Path]) -> CompileOptions:
     if names and options.depfile.is_wanted:
-        msg = "-MD and -MMD name files, which -x and standard input have not"
-        raise UsageError(msg, hint="name a file that ends as its language does")
+        msg = "-MD and -MMD do not support -x and standard input"
+        raise UsageError(msg, hint="use a file with the suffix of its language")
     operands = {as_operand(str(path)): str(name) for path, name in names.items()}
     # `#include "..."` must search the directory of the original file, not that of the link.
     folders = [

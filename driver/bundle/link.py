@@ -104,7 +104,7 @@ def _check_inputs(options: CompileOptions) -> None:
         )
     others = [path for path in options.inputs if path.suffix != SUFFIX]
     if options.mode is Mode.OBJECT and others:
-        msg = f"link -c makes objects of bundles: {others[0]} is none"
+        msg = f"link -c makes objects of bundles: {others[0]} is not a bundle"
         raise UsageError(msg, hint="leave it out, or link without -c")
     for path in others:
         check_input(path)

@@ -201,7 +201,7 @@ def _host_findings(path: Path, manifest: MobManifest) -> Iterator[Finding]:
         yield Finding(message, str(path), hint, CompatibilityError)
     if manifest.runtime != runtime_digest():
         version = dict(manifest.producers).get("mlir-offload", "?")
-        message = f"the bundle goes with the runtime of mlir-offload {version}, not with this one"
+        message = f"the bundle requires the runtime of mlir-offload {version}, and this is another release"
         hint = "install that release, or link with clang as README.md in the bundle says"
         yield Finding(message, str(path), hint, CompatibilityError)
 

@@ -55,6 +55,6 @@ def not_taken(context: BuildContext, failed: Completed) -> MlirOffloadError:
         return error
     reason = next((line for line in failed.stderr.splitlines() if "error" in line.lower()), "")
     reason = reason.partition("error: ")[2] or reason or error.message
-    msg = f"LLVM {context.consumer} does not take what LLVM {lowered} made of this file: {reason}"
+    msg = f"LLVM {context.consumer} rejects the output of LLVM {lowered} for this file: {reason}"
     hint = f"lower and link with one release, --llvm={context.consumer}; or make an object of the device code, --device-code=object"
     return CompatibilityError(msg, hint=hint)

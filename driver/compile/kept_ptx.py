@@ -58,7 +58,7 @@ def _one_ptx(
     if not others and (first.ptx is not None or context.options.device_code is DeviceCode.OBJECT):
         return assembly_file(first)
     if any(image.ptx is not None for image in images):
-        msg = f"PTX for {target} cannot be kept: a gpu.binary brings its own, and a file keeps one"
+        msg = f"PTX for {target} cannot be kept: a gpu.binary contains PTX, and a file can keep only one"
         hint = "compile the gpu.binary in a file of its own, or keep no PTX"
         raise CompatibilityError(msg, hint=hint, location=str(source))
     executor, directory = context.executor, first.path.parent

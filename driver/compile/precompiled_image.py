@@ -118,7 +118,7 @@ def _fat_binary(
     if len(objects) == 1 and containers:
         return ImageFile(objects[0].path, target)
     if containers:
-        msg = f"{module.title} holds several fat binaries, of which a program registers one"
+        msg = f"{module.title} contains several fat binaries, but a program registers only one"
         hint = (
             "make one for all GPUs, or objects of the form bin: --gpu-module-to-binary=format=bin"
         )

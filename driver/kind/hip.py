@@ -337,7 +337,7 @@ class _Hip(KindBuild):
             except MlirOffloadError as error:
                 yield finding.Finding(error.message, str(path), error.hint, type(error))
         if manifest.calls_library(self.name) and (rocm is None or rocm.bitcode is None):
-            message = "kernels call ROCm's device libraries, which are not here"
+            message = "kernels call ROCm's device libraries, which are not installed"
             hint = (
                 f"apt install {load_rocm_table().package}, or name a ROCm folder with --rocm-path="
             )

@@ -275,7 +275,7 @@ def attached_archs(options: CompileOptions) -> tuple[str, ...]:
         if path.suffix in MLIR_SUFFIXES:
             archs |= dict.fromkeys(target_attribute.chips_in_source(path.read_bytes()))
     if archs:
-        show_note(f"compiling for what is attached: --offload-arch={','.join(archs)}")
+        show_note(f"compiling for the attached targets: --offload-arch={','.join(archs)}")
     return tuple(archs)
 
 

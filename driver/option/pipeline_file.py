@@ -34,7 +34,7 @@ def read_pipeline(text: str) -> InputPipeline:
         if not plugin.is_file():
             msg = f"{plugin}: no such file"
             raise InputOutputError(
-                msg, hint="plugins: are named relative to it", location=str(path)
+                msg, hint="paths in plugins: are relative to this file", location=str(path)
             )
     passes = _texts(content, "passes", path)
     check_passes(passes, str(path))

@@ -69,7 +69,7 @@ class TrustStore(Struct, frozen=True):
     def add(self, file: Path, content: bytes) -> None:
         """Trust a file. Raises InputOutputError if the record cannot be written."""
         if self.directory is None:
-            msg = "there is no directory to keep in what is trusted"
+            msg = "there is no directory for the list of trusted files"
             raise InputOutputError(msg, hint="set HOME or XDG_STATE_HOME")
         record = {"path": os.path.realpath(file), "sha256": _digest(content)}
         try:

@@ -54,7 +54,7 @@ def parse_address(url: str) -> RemoteAddress:
         raise _wrong(url, "a host, a port and an instance are all that it may name")
     is_secure = parts.scheme == _SECURE
     if not is_secure and not _is_loopback(parts):
-        msg = f"{url}: nothing but TLS keeps others from reading and changing code on the way"
+        msg = f"{url}: without TLS, others can read and change the code in transit"
         raise UsageError(msg, hint="use grpcs://; grpc:// is for servers on this machine")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return RemoteAddress(url, f"{host}:{port}", parts.path.strip("/"), is_secure)

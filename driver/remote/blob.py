@@ -184,7 +184,7 @@ class RemoteFiles(Struct):
                 found.update(self._read_batch(batch))
         for key, data in found.items():
             if hashlib.sha256(data).hexdigest() != key.hash:
-                msg = f"the server sent something else than the file {key.hash}"
+                msg = f"the server sent other content for the file {key.hash}"
                 hint = "delete it from the server's storage"
                 raise VerificationError(msg, hint=hint, location=self.server.address.url)
         return found

@@ -53,7 +53,7 @@ class Execution(Struct, frozen=True):
                 self.files.forget()
                 result = reapi.ActionResult(exit_code=1)
         msg = "the server loses the files of this step"
-        hint = "has its storage too little room for the build?"
+        hint = "is its storage large enough for the build?"
         raise ToolFailedError(msg, hint=hint, location=self.server.address.url)
 
     def _find(self, action: RemoteAction) -> Any:
@@ -136,8 +136,8 @@ class Execution(Struct, frozen=True):
         failed = bool(result.exit_code)
         missing = [path for path in action.outputs if path not in names]
         if missing and not failed:
-            msg = f"{worker} left no {missing[0]}"
-            hint = "are the mlir-offload there and this one of the same release?"
+            msg = f"{worker} did not write {missing[0]}"
+            hint = "does the worker have the same release of mlir-offload?"
             raise VerificationError(msg, hint=hint, location=self.server.address.url)
         wanted = {} if failed else {path: names[path] for path in action.outputs}
         said = [BlobId.of(digest) for digest in (result.stdout_digest, result.stderr_digest)]

@@ -68,7 +68,7 @@ def _open_record(
             content = stack.enter_context(open_view(path))
         except InputOutputError as error:
             if len(argument.files) > 1 or any(not value for _, value in argument.pairs):
-                error.hint = "a comma ends a value: no name of a file may contain one"
+                error.hint = "a file name cannot contain a comma: it ends a value"
             raise
         image_kinds = [check_image_content(argument, name, content, abi) for abi in abis]
         check_form(image_form_of(content.head(FORM_BYTES)), name, abis)

@@ -143,7 +143,7 @@ def refuse_objects(split: SplitFiles, source: Path, taker: str) -> None:
     """Raise SourceError for a `gpu.binary`, which `taker` does not support."""
     given = next((module for module in split.modules if module.objects), None)
     if given is not None:
-        msg = f"{given.title} contains precompiled device code, for which {taker} has no place"
+        msg = f"{given.title} contains precompiled device code, which {taker} does not support"
         hint = "give the gpu.module that it was made from, or compile the file with mlir-offload -c"
         raise SourceError(msg, hint=hint, location=str(source))
 

@@ -279,6 +279,6 @@ def _check_without_consumer(options: CompileOptions, major: int, missing: Toolch
     elif options.mode is Mode.LLVM_BITCODE:
         what = "bitcode"
     if what:
-        msg = f"{missing.message}, and {what} for LLVM {major} is made by its own clang"
+        msg = f"{missing.message}; {what} for LLVM {major} requires the clang of that release"
         hint = f"{missing.hint}; or make an object with -c --device-code=object"
         raise ToolchainError(msg, hint=hint)

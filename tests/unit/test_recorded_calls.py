@@ -338,7 +338,7 @@ def bundle(tools: RecordedTools, capsys: pytest.CaptureFixture[str]) -> Recorded
         (19, ("scale.mob", "-c"), "needs clang of LLVM 22 or newer, here is LLVM 19.1.0"),
         (15, ("scale.mob", "-c"), "no LLVM installation there"),
         (22, ("scale.mlir",), "link needs a bundle"),
-        (22, ("scale.mob", "call.c", "-c"), "call.c is none"),
+        (22, ("scale.mob", "call.c", "-c"), "call.c is not a bundle"),
         (22, ("scale.mob", "again.mob", "-c"), "two host modules would both become scale.o"),
         (22, ("scale.mob", "again.mob", "-c", "-o", "k.o"), "-o names one file"),
         (22, ("scale.mob", "-o", "scale", "-fgpu-rdc"), "link does not take -fgpu-rdc"),
