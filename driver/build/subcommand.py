@@ -324,7 +324,7 @@ def _find_tools(
 
 def _targets(options: CompileOptions, given: Sequence[ObjectContents]) -> tuple[Target, ...]:
     """Return the targets: none if the invocation involves no device."""
-    # Objects that call the runtime but contain no device code need a device all the same.
+    # Objects that call the runtime but contain no device code still require a device.
     needs_device = (has_device_code(options) and options.mode not in _HOST_ONLY) or (
         any(item.calls_device for item in given) and not any(item.kinds for item in given)
     )

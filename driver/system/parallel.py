@@ -84,7 +84,7 @@ class Threads:
     def submit(self, work: Callable[[], T]) -> Task[T]:
         """Start work in a new thread."""
         task = Task(work)
-        self.tasks.append(task)  # type: ignore[arg-type]  # nobody asks this list for results
+        self.tasks.append(task)  # type: ignore[arg-type]  # results are not read from this list
         return task
 
 
