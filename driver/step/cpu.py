@@ -14,7 +14,7 @@ from mlir_offload.translate.sanitizer import Sanitizer
 
 
 class _CpuStep(TextStep, frozen=True, kw_only=True):
-    """What both steps know of a module whose kernels may have barriers."""
+    """The common fields of the steps for modules whose kernels may have barriers."""
 
     kernels: tuple[str, ...] = ()
     device_libraries: tuple[Path, ...] = ()
@@ -25,7 +25,7 @@ class _CpuStep(TextStep, frozen=True, kw_only=True):
     def rewritten(
         self, text: str, *, fibers: bool = False, collapse: bool = False
     ) -> CpuDeviceSource:
-        """Return the module for the CPU, as far as that is possible before kernels are split."""
+        """Return the module rewritten for the CPU, as far as possible before kernels are split."""
         sanitizer = self.sanitizer
         return cpu_device_ir(
             text,
@@ -41,8 +41,8 @@ class _CpuStep(TextStep, frozen=True, kw_only=True):
 class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
     """Rewrite the LLVM IR of a device module for the CPU.
 
-    A module whose kernels have barriers is not whole yet: it is written to OUTPUT.unsplit.ll, for
-    opt and cpu-split.
+    A module whose kernels have barriers is incomplete: it is written to OUTPUT.unsplit.ll, for opt and
+    cpu-split.
     """
 
     fibers: bool = False
@@ -59,22 +59,22 @@ class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
         if self.value_names is not None:
             text = variables.steppable(text)
         if not made.needs_prepare:
-            # Of an earlier program in a directory that -save-temps names.
+            # A directory of -save-temps may contain the file of an earlier program.
             self.unsplit.unlink(missing_ok=True)
         write_text(self.unsplit if made.needs_prepare else self.output, text)
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """Return where the module goes, whole or not."""
+        """Return the paths of the complete and of the unsplit module, of which one is written."""
         return (str(self.output), str(self.unsplit))
 
     @property
     def unsplit(self) -> Path:
-        """Return where a module goes that is yet to be split."""
+        """Return the path of a module that must still be split at barriers."""
         return self.output.with_suffix(".unsplit.ll")
 
     def _with_variables(self) -> str:
-        """Return the text with its values named, as it is where the source cannot be read."""
+        """Return the text with its values named as in the source, if that can be read."""
         text, source = read_text(self.source), Path(self.location)
         if self.value_names is None or not source.is_file():
             return text
@@ -85,7 +85,7 @@ class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
 
 
 class CpuInline(TextStep, frozen=True, kw_only=True, tag="cpu-inline"):
-    """Do in process what opt does between cpu-ir and cpu-split."""
+    """Inline in process, in place of opt between cpu-ir and cpu-split."""
 
     def _rewritten(self, text: str) -> str:
 
@@ -93,7 +93,7 @@ class CpuInline(TextStep, frozen=True, kw_only=True, tag="cpu-inline"):
 
 
 class CpuSplit(_CpuStep, frozen=True, kw_only=True, tag="cpu-split"):
-    """Split kernels at their barriers, in what opt made of the output of cpu-ir."""
+    """Split kernels at their barriers, in the output of cpu-ir after inlining by opt."""
 
     made_from: Path
 

@@ -1,4 +1,4 @@
-"""The release, and the tools that a compilation would use (`--version`)."""
+"""The output of `--version`: the release, and the tools that a compilation would use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlir_offload.toolchain.process import Runner
 
 
 def render_version(runner: Runner) -> str:
-    """Return the release, then the tools that a compilation would use."""
+    """Return the release of the driver, then the tools that a compilation would use."""
     llvm, cuda = run_concurrently(partial(_llvm_line, runner), partial(_cuda_line, runner))
     return f"mlir-offload {__version__}\n{llvm}\n{cuda}\n"
 

@@ -1,4 +1,4 @@
-"""What is known of AMD GPUs and their device libraries, and the IR that is made for them."""
+"""AMD processors, their device libraries, and the LLVM IR generated for them."""
 
 from __future__ import annotations
 

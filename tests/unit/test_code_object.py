@@ -53,7 +53,7 @@ __attribute__((reqd_work_group_size(64, 2, 1))) kernel void fixed(global int *p,
 kernel void calls(global int *p) { p[0] = other(p[1]); }
 """
 RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (15, 16, 19, 22)]
-# What each of the releases knows, in `llvm/BinaryFormat/ELF.h`.
+# The processors of each release, from `llvm/BinaryFormat/ELF.h`.
 KNOWN = {
     (15, 16, 19, 22): ("gfx803", "gfx906", "gfx908:xnack+", "gfx90a", "gfx90a:sramecc+:xnack-", "gfx1030", "gfx1100"),
     (15, 16, 19): ("gfx940",),

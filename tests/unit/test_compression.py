@@ -91,7 +91,7 @@ def test_a_bomb_that_claims_little_takes_little(method: str, bomb: bytes) -> Non
         inflate(method, bomb, 1000)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    # zlib keeps what it has not consumed.
+    # zlib keeps the input that it has not consumed.
     assert peak < len(bomb) + (1 << 16)
 
 
@@ -178,5 +178,5 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
     call = (sys.executable, "-c", program)
     done = subprocess.run(call, capture_output=True, text=True, check=True)
-    # Each image takes 1,024 pages, and the library's copy of it as many.
+    # Each image takes 1,024 pages, and so does the library's copy of it.
     assert int(done.stdout) < 5 * 2 * 1024

@@ -1,4 +1,4 @@
-"""What a file holds: containers within containers, and damage that hides nothing but itself."""
+"""The contents of files: nested containers, and damage that does not hide other contents."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ SMALL = archive(("a.o", packaged(PTX)), ("b.o", bundled(("hip-x-y-z--gfx1", PTX)
 
 
 def test_no_damage_makes_it_raise() -> None:
-    # Everything becomes a problem of the result: nothing is refused.
+    # Damage becomes a problem in the result; the file is not rejected.
     variants = [*truncations(SMALL, 3), *bit_flips(SMALL, 5), *spliced(SMALL, 300)]
     assert survives(contents, iter(variants)) == 0
 

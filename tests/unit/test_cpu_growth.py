@@ -1,4 +1,4 @@
-"""What is made of a kernel for the CPU grows with its barriers, not with their square."""
+"""The code of a CPU kernel grows linearly with its barriers, not quadratically."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_split_kernel_grows_with_its_barriers(program: Callable[[int], str]) -
     small, large = (_split(program(barriers)) for barriers in (40, 160))
     sizes = [sum(map(len, kernel.function.body)) for kernel in (small, large)]
     assert sizes[1] < sizes[0] * 4**1.15
-    # Each call passes them all.
+    # Each call passes all parameters.
     assert len(large.function.parameters) <= len(small.function.parameters)
     exits = [len(entrance.exits) for entrance in large.entrances]
     assert max(exits) <= 20

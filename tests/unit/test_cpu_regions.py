@@ -1,4 +1,4 @@
-"""Kernels split at barriers: what crosses, where the code goes on, how rows are cut."""
+"""Kernels split at barriers: values live across them, entry points, and split x-loops."""
 
 from __future__ import annotations
 

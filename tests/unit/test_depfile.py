@@ -1,4 +1,4 @@
-"""The one rule that tells Make what an output depends on."""
+"""The Make rule with the dependencies of an output."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NAMES = st.lists(
 
 @given(_NAMES)
 def test_what_is_quoted_is_read_back(names: list[str]) -> None:
-    # A backslash before '#' is where clang's own quoting is ambiguous.
+    # clang's quoting of a backslash before '#' is ambiguous.
     names = [name for name in names if "\\#" not in name] or ["a"]
     rule = render_rule(["t.o"], names, phony=True)
     assert list(read_prerequisites(rule)) == names

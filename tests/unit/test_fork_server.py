@@ -1,4 +1,4 @@
-"""Programs that are loaded once: a fork of one does what the program does, or the program is started."""
+"""Fork servers: a fork behaves like the program, or the program itself is started."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_command_whose_server_is_killed_is_started_again(
         )
     )
     assert _is_started(done)
-    # Ended; whoever takes over orphans may not have waited for it yet.
+    # The process has ended, but its new parent may not have waited for it yet.
     status = Path("/proc", (tmp_path / "ran").read_text().strip(), "stat")
     assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
 

@@ -1,4 +1,4 @@
-"""A program's host text and device modules, joined for one mlir-opt and separated behind it."""
+"""A program's host text and device modules, joined for one run of mlir-opt and separated afterwards."""
 
 from __future__ import annotations
 

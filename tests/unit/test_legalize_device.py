@@ -1,4 +1,4 @@
-"""Device operations without a lowering, expanded in text."""
+"""Expansion of device operations without a lowering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The archive of a bundle: equal bytes for equal content, and nothing that leads out of it."""
+"""The archive of a bundle: equal content gives equal bytes, and no path escapes its directory."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def image(target: Target = CUDA, data: bytes = b"i", feature: str = "") -> Devic
     return DeviceImage(target, data, ImageKind.OBJECT, feature=feature)
 
 
-# The bytes 0x40 to 0x90 of what the packager of each release writes for the image above.
+# The bytes 0x40 to 0x90 that the packager of each release writes for the image above.
 ARCH_FIRST = "0900000000000000 6900000000000000 8900000000000000 6e00000000000000 7500000000000000"
 TRIPLE_FIRST = (
     "0900000000000000 6e00000000000000 7500000000000000 6900000000000000 8900000000000000"

@@ -1,4 +1,4 @@
-"""The LLVM IR that is made for the SPIR-V back end of what was lowered for NVIDIA GPUs."""
+"""LLVM IR for the SPIR-V back end, generated from IR that was lowered for NVIDIA GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The range of a thread ID is that of any block where only addresses are made of the ID."""
+"""The range of a thread ID is widened to that of any block if only addresses depend on the ID."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops over a grid are unrolled, and compute what they computed."""
+"""Loops over a grid are unrolled, and compute the same results."""
 
 from __future__ import annotations
 
