@@ -21,6 +21,7 @@ from mlir_offload.translate import (
     gpu_module,
     narrow_address,
     narrow_cast,
+    stepped_address,
     thread_range,
 )
 from mlir_offload.translate.input_pipeline import (
@@ -332,6 +333,8 @@ def _ease_indices(body: Sequence[Operation], triple: str) -> None:
         narrow_cast.widen_dimensions(body)
     if is_narrow:
         narrow_address.split_addresses(body)
+    if triple == NVPTX_TRIPLE:
+        stepped_address.step_addresses(body)
     # For NVIDIA GPUs the size of a block lets LLVM add in 32 bits what has 64.
     if is_amdgpu or (is_narrow and triple == NVPTX_TRIPLE):
         thread_range.widen_ranges(body)
