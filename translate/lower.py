@@ -338,6 +338,8 @@ def _ease_indices(body: Sequence[Operation], triple: str) -> None:
     # For NVIDIA GPUs the size of a block lets LLVM add in 32 bits what has 64.
     if is_amdgpu or (is_narrow and triple == NVPTX_TRIPLE):
         thread_range.widen_ranges(body)
+    if is_amdgpu:
+        thread_range.bound_blocks(body)
 
 
 def _is_public(operation: Operation) -> bool:

@@ -77,8 +77,13 @@ def test_loops_have_no_more_instructions_than_by_clang(counts: Counts, case: Cas
 
 @pytest.mark.parametrize(
     ("case", "loop"),
-    [(Case("gfx90a"), "matmul"), (Case("gfx1100"), "matmul"), (NARROW, "transpose")],
-    ids=["gfx90a", "gfx1100", "narrow indices"],
+    [
+        (Case("gfx90a"), "matmul"),
+        (Case("gfx1100"), "matmul"),
+        (Case("gfx1100"), "transpose"),
+        (NARROW, "transpose"),
+    ],
+    ids=["gfx90a", "gfx1100", "blocks", "narrow indices"],
 )
 @pytest.mark.llvm(22)
 def test_a_known_size_of_a_block_costs_no_instruction(
