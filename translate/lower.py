@@ -18,6 +18,7 @@ from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, SPIRV_TRI
 from mlir_offload.translate import (
     barrier_place,
     fast_math,
+    fused_product,
     gpu_module,
     narrow_address,
     narrow_cast,
@@ -340,6 +341,7 @@ def _ease_indices(body: Sequence[Operation], triple: str) -> None:
         thread_range.widen_ranges(body)
     if is_amdgpu:
         thread_range.bound_blocks(body)
+        fused_product.fuse_products(body)
 
 
 def _is_public(operation: Operation) -> bool:

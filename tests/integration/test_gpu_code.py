@@ -123,12 +123,13 @@ def test_loops_have_no_more_instructions_with_narrow_indices(counts: Counts) -> 
     assert more(counts("own", NARROW), counts("own", WIDE)) == {}
 
 
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1100"])
 @pytest.mark.llvm(22)
-def test_products_are_fused_as_asked(tools: Tools, tmp_path: Path) -> None:
+def test_products_are_fused_as_asked(tools: Tools, tmp_path: Path, arch: str) -> None:
     matmul = LOOPS["matmul"]
     fused = {}
     for contraction in ("off", "on", "fast"):
-        case = Case("gfx1100", contraction)
+        case = Case(arch, contraction)
         body = matmul.find(tools.read(tools.own(case, tmp_path)), case.vendor)
         fused[contraction] = len(body.operations(case.vendor.fused))
     assert fused == {"off": 0, "on": 16, "fast": 16}
