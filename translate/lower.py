@@ -73,6 +73,7 @@ _EXTERNAL, _INTERNAL = (f"#llvm.linkage<{name}>" for name in ("external", "inter
 _DEFAULT_VISIBILITY = "0 : i64"
 _TRIPLE = "llvm.target_triple"
 _ADDRESS, _NARROW_INDEX = "llvm.getelementptr", ", i32) -> !llvm.ptr"
+_BRANCH = "llvm.br"
 
 
 def join_program(host: str, devices: Sequence[str]) -> str | None:
@@ -328,13 +329,14 @@ def unwrapped(
 def _ease_indices(body: Sequence[Operation], triple: str) -> None:
     """Bring indices and addresses to forms of which the back end makes less."""
     is_amdgpu = triple == AMDGPU_TRIPLE
-    inside = (inner for operation in body for inner in operation.walk_inside())
+    inside = [inner for operation in body for inner in operation.walk_inside()]
     is_narrow = any(one.name == _ADDRESS and _NARROW_INDEX in one.head for one in inside)
     if is_amdgpu:
         narrow_cast.widen_dimensions(body)
     if is_narrow:
         narrow_address.split_addresses(body)
-    if triple == NVPTX_TRIPLE:
+    # A loop passes on what it steps. Most modules have none, and load nothing for it.
+    if triple == NVPTX_TRIPLE and any(one.name == _BRANCH and one.operand_text for one in inside):
         stepped_address.step_addresses(body)
     # For NVIDIA GPUs the size of a block lets LLVM add in 32 bits what has 64.
     if is_amdgpu or (is_narrow and triple == NVPTX_TRIPLE):
