@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mlir_offload.offload.ir_syntax import is_local, name_of, symbol_of, without_linkage
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.tables import load_table
+from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -68,10 +69,16 @@ def with_target(text: str, triple: str, layout: str) -> str:
 
 
 @cache
-def codegen_arguments(llvm_major: int) -> tuple[str, ...]:
-    """Return the arguments of clang in a release that improve the code for GPUs."""
+def codegen_arguments(kind: Kind, llvm_major: int, *, is_bitcode: bool = False) -> tuple[str, ...]:
+    """Return the arguments of clang in a release that improve the code, or the bitcode, for GPUs."""
     rows = load_table("mlir_offload.translate", "device_codegen")["arguments"]
-    return tuple(word for row in rows if llvm_major in row["releases"] for word in row["arguments"])
+    return tuple(
+        word
+        for row in rows
+        if llvm_major in row["releases"] and kind in row["kinds"]
+        if not is_bitcode or row.get("passes", False)
+        for word in row["arguments"]
+    )
 
 
 def calls_others(text: str, *, known: tuple[str, ...] = ()) -> bool:

@@ -18,9 +18,11 @@ from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, SPIRV_TRI
 from mlir_offload.translate import (
     barrier_place,
     fast_math,
+    fused_product,
     gpu_module,
     narrow_address,
     narrow_cast,
+    stepped_address,
     thread_range,
 )
 from mlir_offload.translate.input_pipeline import (
@@ -71,6 +73,7 @@ _EXTERNAL, _INTERNAL = (f"#llvm.linkage<{name}>" for name in ("external", "inter
 _DEFAULT_VISIBILITY = "0 : i64"
 _TRIPLE = "llvm.target_triple"
 _ADDRESS, _NARROW_INDEX = "llvm.getelementptr", ", i32) -> !llvm.ptr"
+_BRANCH = "llvm.br"
 
 
 def join_program(host: str, devices: Sequence[str]) -> str | None:
@@ -327,15 +330,21 @@ def unwrapped(
 def _ease_indices(body: Sequence[Operation], triple: str) -> None:
     """Rewrite indices and addresses to forms for which the back end emits fewer instructions."""
     is_amdgpu = triple == AMDGPU_TRIPLE
-    inside = (inner for operation in body for inner in operation.walk_inside())
+    inside = [inner for operation in body for inner in operation.walk_inside()]
     is_narrow = any(one.name == _ADDRESS and _NARROW_INDEX in one.head for one in inside)
     if is_amdgpu:
         narrow_cast.widen_dimensions(body)
     if is_narrow:
         narrow_address.split_addresses(body)
+    # Loops have block arguments. Most modules have none and do not import stepped_address.
+    if triple == NVPTX_TRIPLE and any(one.name == _BRANCH and one.operand_text for one in inside):
+        stepped_address.step_addresses(body)
     # On NVIDIA GPUs with a 64-bit index, the block size lets LLVM add in 32 bits; the ranges are kept.
     if is_amdgpu or (is_narrow and triple == NVPTX_TRIPLE):
         thread_range.widen_ranges(body)
+    if is_amdgpu:
+        thread_range.bound_blocks(body)
+        fused_product.fuse_products(body)
 
 
 def _is_public(operation: Operation) -> bool:

@@ -14,12 +14,12 @@ from msgspec import Struct
 from mlir_offload.translate.mlir.operation import Block, Operation, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
 
-_ADDRESS, _SUM, _PRODUCT = "llvm.getelementptr", "llvm.add", "llvm.mul"
+ADDRESS, _SUM, _PRODUCT = "llvm.getelementptr", "llvm.add", "llvm.mul"
 _NARROW = "i32"
 # 64-bit pointers. Pointers to workgroup memory have 32 bits.
-_POINTERS = frozenset({"!llvm.ptr", "!llvm.ptr<1>"})
+POINTERS = frozenset({"!llvm.ptr", "!llvm.ptr<1>"})
 _NO_SIGNED_WRAP = 1  # LLVM::IntegerOverflowFlags::nsw
-_FLAGS, _NO_FLAGS = "noWrapFlags", "0 : i32"
+FLAGS, NO_FLAGS = "noWrapFlags", "0 : i32"
 _MOST_TERMS = 8
 
 
@@ -52,14 +52,14 @@ def split_addresses(functions: Iterable[Operation]) -> None:
 def _slow_addresses(function: Operation) -> Iterator[tuple[int, _Terms]]:
     """Yield the `id` of each address to split, with the terms of its index."""
     blocks = [block for region in function.regions for block in region.blocks]
-    loops = {number: loop.start for loop in _innermost_loops(blocks) for number in loop}
+    loops = {number: loop.start for loop in innermost_loops(blocks) for number in loop}
     known: dict[str, _Terms] = {}
     for number, block in enumerate(blocks):
         loop = loops.get(number, 0)
         for argument in block.arguments if loop else ():
             known[argument.name] = (_Term(argument.name, loop),)
         for operation in block.operations:
-            if loop and operation.name == _ADDRESS and _is_narrow(operation):
+            if loop and operation.name == ADDRESS and _is_narrow(operation):
                 terms = known.get(operation.operand_names[1], ())
                 if _is_slow(terms, loop):
                     yield id(operation), terms
@@ -67,7 +67,7 @@ def _slow_addresses(function: Operation) -> Iterator[tuple[int, _Terms]]:
                 known[name] = _terms(name, operation, known)
 
 
-def _innermost_loops(blocks: Sequence[Block]) -> list[range]:
+def innermost_loops(blocks: Sequence[Block]) -> list[range]:
     """Return the block numbers of each innermost loop without a loop annotation."""
     names = (block.label.partition(":")[0].partition("(")[0] for block in blocks)
     numbers = {name: number for number, name in enumerate(names)}
@@ -87,8 +87,13 @@ def _innermost_loops(blocks: Sequence[Block]) -> list[range]:
 
 def _is_narrow(address: Operation) -> bool:
     pointer, *indices = address.operand_types
-    is_alone = len(address.attribute("rawConstantIndices").integers) == 1
-    return pointer in _POINTERS and indices == [_NARROW] and is_alone and address.has(_FLAGS)
+    is_known = pointer in POINTERS and address.has(FLAGS)
+    return is_known and indices == [_NARROW] and is_alone(address)
+
+
+def is_alone(address: Operation) -> bool:
+    """Say whether an address has one index."""
+    return len(address.attribute("rawConstantIndices").integers) == 1
 
 
 def _terms(name: str, operation: Operation, known: Mapping[str, _Terms]) -> _Terms:
@@ -119,8 +124,8 @@ def _is_slow(terms: _Terms, loop: int) -> bool:
 
 def _add_one_by_one(rewriter: Rewriter, address: Operation, terms: _Terms) -> None:
     pointer = address.operands[0]
-    properties = {**address.properties, _FLAGS: _NO_FLAGS}
+    properties = {**address.properties, FLAGS: NO_FLAGS}
     for term in sorted(terms, key=lambda term: term.loop):
         operands = (pointer, Value(term.name, _NARROW))
-        pointer = rewriter.value(_ADDRESS, operands, pointer.type, properties)
+        pointer = rewriter.value(ADDRESS, operands, pointer.type, properties)
     rewriter.replace(address, (pointer,))

@@ -5,7 +5,7 @@ loads of more than 32 bits and operations on 64-bit indices; registers and param
 instructions. A row is red if the loop has more instructions than by clang, or by nvcc more than two or a
 tenth, whatever is more.
 
-usage: python tests/bench/gpu_code.py [--arch NAME]... [--contraction fast|off] [--bits 64|32] [--markdown]
+usage: python tests/bench/gpu_code.py [--arch NAME]... [--contraction fast|on|off] [--bits 64|32] [--markdown]
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MOST_FACTOR, MOST_MORE = 1.1, 2.0
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", action="append", default=[])
-    parser.add_argument("--contraction", default="fast", choices=("off", "fast"))
+    parser.add_argument("--contraction", default="fast", choices=("off", "on", "fast"))
     parser.add_argument("--bits", type=int, default=64, choices=(32, 64))
     parser.add_argument("--markdown", action="store_true", help="the table of docs/performance.md")
     chosen = parser.parse_args()

@@ -161,7 +161,7 @@ def nvptx_assembly_command(
 
     The called functions of `libdevice` are linked and made internal. Pass None if there are none.
     """
-    flags = (*_target_flags(codegen), "-S", *codegen_arguments(llvm.version.major))
+    flags = (*_target_flags(codegen), "-S", *codegen_arguments(Kind.CUDA, llvm.version.major))
     return _clang_command(llvm, flags, source, output, codegen, libdevice)
 
 
@@ -169,7 +169,8 @@ def nvptx_bitcode_command(
     llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
 ) -> Command:
     """Return the command that optimizes a device module to bitcode, for code generation at link time."""
-    flags = (*_target_flags(codegen), "-c", "-emit-llvm")
+    passes = codegen_arguments(Kind.CUDA, llvm.version.major, is_bitcode=True)
+    flags = (*_target_flags(codegen), "-c", "-emit-llvm", *passes)
     return _clang_command(llvm, flags, source, output, codegen, libdevice)
 
 
@@ -177,7 +178,7 @@ def nvptx_object_command(
     llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
 ) -> Command:
     """Return the command that compiles a device module to a relocatable cubin, with the ptxas that clang finds."""
-    flags = (*_target_flags(codegen), "-c", *codegen_arguments(llvm.version.major))
+    flags = (*_target_flags(codegen), "-c", *codegen_arguments(Kind.CUDA, llvm.version.major))
     return _clang_command(llvm, flags, source, output, codegen, libdevice)
 
 

@@ -112,7 +112,8 @@ def amdgpu_image_command(
     )
     head = (str(llvm.tool("clang")), f"--target={AMDGPU_TRIPLE}", "-x", "ir", "-c")
     is_bitcode = output.suffix == ".bc"
-    form = ("-emit-llvm",) if is_bitcode else codegen_arguments(llvm.version.major)
+    passes = codegen_arguments(Kind.HIP, llvm.version.major, is_bitcode=is_bitcode)
+    form = ("-emit-llvm", *passes) if is_bitcode else passes
     debug = ("-g",) if codegen.debug else ()
     flags = (f"-mcpu={codegen.arch}", f"-O{codegen.opt_level}", "-nogpulib", "-Wno-override-module")
     arguments = (*debug, *linked, *codegen.arguments)

@@ -124,7 +124,7 @@ _REDUCTION = "gpu.subgroup_reduce"
 _SHORT_FMA = "bfloat_fma"
 # Present before the lowering only if a pipeline of the user has lowered a structure.
 _EXTRACTION = "llvm.extractvalue"
-_MATH, _BFLOAT = "math.", "bf16"
+_MATH, _FMA, _BFLOAT = "math.", "math.fma", "bf16"
 _DIVISIONS = frozenset(f"arith.{name}" for name in ("ceildivsi", "ceildivui", "floordivsi"))
 # The needs of a module that are identified by words in its text.
 _NEEDLES = {"bf16": "bf16", "nvgpu": "nvgpu.", "matrix": "!gpu.mma_matrix<"}
@@ -278,8 +278,11 @@ def patterns_for(form: DeviceForm, faults: frozenset[str]) -> dict[str, str]:
 
 def _rewritten_by(operation: Operation, patterns: Mapping[str, str], form: DeviceForm) -> str:
     """Return the name of the pattern for an operation, an empty string for none."""
-    if form.name == SPIRV_FORM.name and _is_on_bfloat(operation):
-        return "math.widened_bfloat"
+    if form.name == SPIRV_FORM.name:
+        if operation.name == _FMA and _BFLOAT in operation.head:
+            return "math.fused_in_single"
+        if _is_on_bfloat(operation):
+            return "math.widened_bfloat"
     return patterns.get(operation.name, "")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-from mlir_offload.translate.kind_lowering import SPIRV_FORM
 from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
@@ -20,7 +19,7 @@ _EXPONENTS = {
 _BFLOAT = "bf16"
 _HALF = "f16"
 # Ordered predicates of arith.cmpf.
-_GREATER, _UNEQUAL = 2, 6
+_GREATER, _NOT_GREATER, _UNEQUAL = 2, 5, 6
 # Operations of the LLVM dialect whose names differ from those of math.
 _OF_LLVM = {
     "llvm.frem": "arith.remf",
@@ -39,16 +38,12 @@ def of_llvm(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def fused(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Replace a 16-bit math.fma by llvm.intr.fma, because convert-gpu-to-nvvm computes it in f32 and rounds twice.
-
-    bf16 for SPIR-V is computed in f32.
-    """
+    """Replace a 16-bit math.fma by llvm.intr.fma, because convert-gpu-to-nvvm computes it in f32 and rounds twice."""
     (kind,) = operation.result_types
     vector = parse_shaped(kind, "vector")
     element = vector.element if vector else kind
     count = prod(size or 0 for size in vector.sizes) if vector else 1
-    is_short = element == _HALF or (element == _BFLOAT and rewriter.form != SPIRV_FORM)
-    if not is_short or count == 0:
+    if element not in {_HALF, _BFLOAT} or count == 0:
         rewriter.insert(operation)
         return
     operands, flat = operation.operands, kind
@@ -75,27 +70,64 @@ def exactly_fused(rewriter: DeviceRewriter, operation: Operation) -> None:
     if (vector.element if vector else kind) != _BFLOAT:
         fused(rewriter, operation)
         return
-    wide, bits, truth = (kind.replace(_BFLOAT, word) for word in ("f64", "i64", "i1"))
+    wide = kind.replace(_BFLOAT, "f64")
     first, second, third = (convert(rewriter, "extf", one, wide) for one in operation.operands)
     product = binary(rewriter, "mulf", first, second)
     total = binary(rewriter, "addf", product, third)
     added = binary(rewriter, "subf", total, product)
     lost = binary(rewriter, "subf", product, binary(rewriter, "subf", total, added))
     error = binary(rewriter, "addf", lost, binary(rewriter, "subf", third, added))
+    chosen = _rounded_to_odd(rewriter, total, error)
+    rewriter.replace(operation, (convert(rewriter, "truncf", chosen, kind),))
+
+
+def fused_in_single(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Compute a product and sum of bf16 in f32, which every OpenCL device has, and round it to odd.
+
+    That makes a difference in the middle of two numbers of bf16 only, where the sign of the error is right: what is
+    added first is exact. If the third number has half of the total or more, it is their difference, which has no bit
+    below the last one of the total. Else the product has as much, and no bit more than 15 below its first.
+    """
+    (kind,) = operation.result_types
+    wide = kind.replace(_BFLOAT, "f32")
+    first, second, third = (convert(rewriter, "extf", one, wide) for one in operation.operands)
+
+    def fused_with(value: Value) -> Value:
+        return rewriter.value("math.fma", (first, second, value), wide)
+
+    total = fused_with(third)
+    rest = binary(rewriter, "subf", third, total)
+    size, of_third = (rewriter.value("math.absf", (value,), wide) for value in (rest, third))
+    is_large = _compared(rewriter, size, of_third, _NOT_GREATER)
+    opposite = rewriter.value("arith.negf", (total,), wide)
+    of_product = binary(rewriter, "addf", fused_with(opposite), third)
+    error = select(rewriter, is_large, fused_with(rest), of_product)
+    chosen = _rounded_to_odd(rewriter, total, error)
+    rewriter.replace(operation, (convert(rewriter, "truncf", chosen, kind),))
+
+
+def _rounded_to_odd(rewriter: DeviceRewriter, total: Value, error: Value) -> Value:
+    """Return a sum that was rounded to the nearest as one that is rounded to odd, by the sign of its error."""
+    wide = total.type
+    bits = wide.replace("f32", "i32").replace("f64", "i64")
     zero, one = (
-        constant(rewriter, f"dense<{text}>" if vector else text, type_)
+        constant(rewriter, f"dense<{text}>" if wide.startswith("vector") else text, type_)
         for text, type_ in (("0.0", wide), ("1", bits))
     )
     inexact, grows, positive = (
-        rewriter.value("arith.cmpf", (value, zero), truth, {"predicate": f"{order} : i64"})
+        _compared(rewriter, value, zero, order)
         for value, order in ((error, _UNEQUAL), (error, _GREATER), (total, _GREATER))
     )
     # Round towards zero, by -1 depending on the sign of the error, then to odd.
     step = convert(rewriter, "extsi", binary(rewriter, "xori", grows, positive), bits)
     whole = convert(rewriter, "bitcast", total, bits)
     odd = binary(rewriter, "ori", binary(rewriter, "addi", whole, step), one)
-    chosen = convert(rewriter, "bitcast", select(rewriter, inexact, odd, whole), wide)
-    rewriter.replace(operation, (convert(rewriter, "truncf", chosen, kind),))
+    return convert(rewriter, "bitcast", select(rewriter, inexact, odd, whole), wide)
+
+
+def _compared(rewriter: DeviceRewriter, left: Value, right: Value, order: int) -> Value:
+    truth = left.type.replace("f32", "i1").replace("f64", "i1")
+    return rewriter.value("arith.cmpf", (left, right), truth, {"predicate": f"{order} : i64"})
 
 
 def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:

@@ -62,6 +62,11 @@ class Block(Struct, eq=False, gc=False):
             shown = ", ".join(f"{one.name}: {one.type}" for one in self.arguments)
             self.label = f"{self.label[: self.label.index('(')]}({shown}{self.label[end:]}"
 
+    def add_argument(self, value: Value) -> None:
+        """Add an argument behind those that it has; it has one."""
+        end = MLIR.closing(self.label, self.label.index("("))
+        self.label = f"{self.label[:end]}, {value.name}: {value.type}{self.label[end:]}"
+
     @classmethod
     def with_arguments(cls, arguments: Iterable[Value]) -> Block:
         """Return an entry block with arguments of these names and types."""
