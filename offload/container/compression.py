@@ -106,7 +106,7 @@ def _inflate_zstd(data: bytes, size: int, is_padded: bool) -> bytes:  # noqa: FB
         if frame.dict_id:
             msg = f"the Zstandard frame needs the dictionary {frame.dict_id}"
             raise ValueError(msg)
-        # The library would trust the frame's own size, whatever the limit is.
+        # The library would trust the size in the frame, whatever the limit is.
         if frame.content_size not in (size, zstandard.CONTENTSIZE_UNKNOWN):
             msg = f"the Zstandard frame holds {frame.content_size} bytes instead of {size}"
             raise ValueError(msg)

@@ -228,7 +228,7 @@ def register_entries(text: str, entries: Sequence[OffloadEntry], abis: Sequence[
 
 
 def append_entries(text: str, entries: Sequence[OffloadEntry], abi: OffloadAbi) -> str:
-    """Return the host module with the entries as clang of the release writes them, unchecked.
+    """Return the host module with the entries as clang of the release emits them, unchecked.
 
     In contrast to clang's, they are protected from the garbage collection of sections.
     """

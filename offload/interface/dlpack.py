@@ -61,7 +61,7 @@ def read_dlpack(value: object) -> DlpackArray:
     Raises TypeError if the library refuses to export it, or if its elements are not plain numbers.
     """
     try:
-        capsule = value.__dlpack__()  # type: ignore[attr-defined]  # the caller has looked
+        capsule = value.__dlpack__()  # type: ignore[attr-defined]  # the caller has checked
     except (BufferError, RuntimeError) as error:
         msg = f"it does not give its memory: {error}"
         raise TypeError(msg) from error
