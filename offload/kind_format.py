@@ -163,7 +163,7 @@ def check_kinds(kinds: Iterable[Kind], abis: Sequence[OffloadAbi]) -> None:
         codes = {abi.major: abi.kind_code(kind) for abi in abis}
         if len(set(codes.values())) > 1:
             listed = ", ".join(f"{code} in LLVM {major}" for major, code in codes.items())
-            msg = f"kind {kind} cannot be for several releases at once: its number is {listed}"
+            msg = f"kind {kind} has different enum values in these releases: {listed}"
             raise CompatibilityError(msg, hint=_HINT)
 
 
@@ -179,5 +179,5 @@ def check_form(form: ImageForm, name: str, abis: Sequence[OffloadAbi]) -> None:
     newer one finds no kernels in an older one's (NVPTX kernels were marked in metadata).
     """
     if len(abis) > 1 and form is ImageForm.BITCODE:
-        msg = f"{name}: bitcode is not read alike by several releases of LLVM"
+        msg = f"{name}: bitcode is tied to one release of LLVM"
         raise CompatibilityError(msg, hint=f"package a relocatable object, or {_HINT}")

@@ -70,7 +70,7 @@ def _parse(ll_text: str, location: str) -> binding.ModuleRef:
         module = binding.parse_assembly(ll_text)
         module.verify()
     except RuntimeError as error:
-        msg = f"the LLVM IR made is not valid: {str(error).strip()}"
+        msg = f"the generated LLVM IR is not valid: {str(error).strip()}"
         raise VerificationError(
             msg, hint="this is a bug; please report it", location=location
         ) from error

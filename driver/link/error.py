@@ -63,9 +63,8 @@ def diagnose_link(
         )
     elif _OTHER_CODE_OBJECT in failed.stderr:
         error.hint = (
-            "objects for AMD GPUs link only where their code object version is one: compile HIP C++ "
-            "with -mcode-object-version=, and make a gpu.binary with #rocdl.target<abi = ...>, as the "
-            "calls of clang have it that -v shows"
+            "objects for AMD GPUs must have the same code object version: set it "
+            "with -mcode-object-version= for HIP C++, and with #rocdl.target<abi = ...> for a gpu.binary"
         )
     elif apart and _UNDEFINED.search(failed.stderr):
         error.hint = (

@@ -70,7 +70,7 @@ from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.target import kind_of_triple
 
 _LINKER = "lld"
-# Linker options for identical code folding (ICF), which merges functions with the same code.
+# The prefix of linker options for identical code folding, which merges functions with the same code.
 _FOLDING = "--icf"
 _LAZY = "-start-lib"
 # The messages of lld, GNU ld, nvlink and llvm-link.

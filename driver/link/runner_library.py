@@ -62,7 +62,7 @@ def explain_missing(
             return
         # Some functions can only be called by the C interface, which passes the address of a descriptor.
         if f"{_C_INTERFACE}{function}" in defined_functions(found):
-            error.message = f"{file} has {function} only for calls by the C interface"
+            error.message = f"{file} defines {function} only for calls by the C interface"
             error.hint = (
                 f"declare {function} with `attributes {{llvm.emit_c_interface}}`,"
                 " or link a library of your own"

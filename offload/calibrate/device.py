@@ -61,7 +61,7 @@ def _isa_and_layout(bench: ProbeBench, known: Iterable[int]) -> tuple[tuple[int,
     completed = bench.run("clang", (*arguments, "probe.c", "-o", "-"))
     unknown = {int(number) for number in _UNKNOWN_FEATURE.findall(completed.stderr)}
     if completed.returncode != 0 or len(unknown) == len(tried):
-        msg = "clang does not tell which PTX ISA versions it knows"
+        msg = "clang does not list its PTX ISA versions"
         raise CannotLearnError(msg)
     layout = _LAYOUT.search(completed.stdout)
     return tuple(isa for isa in tried if isa not in unknown), layout[1] if layout else ""

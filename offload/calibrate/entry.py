@@ -130,7 +130,7 @@ def _entries(text: str) -> dict[str, _Entry]:
             prefix = symbol.removesuffix(name)
             found[name] = _Entry(prefix, members, match["section"], int(match["align"]))
     if not found:
-        msg = "clang writes no offload entries that are understood"
+        msg = "clang writes offload entries in an unknown format"
         raise CannotLearnError(msg)
     return found
 

@@ -30,7 +30,7 @@ def learn_packager(bench: ProbeBench) -> Learned:
     }
     if "cuda" not in codes or len(set(codes.values())) < len(codes):
         numbers = ", ".join(f"{kind} {code}" for kind, code in codes.items())
-        msg = f"its packager does not tell kinds apart by number: {numbers or 'all are 0'}"
+        msg = f"its packager does not write distinct enum values of kinds: {numbers or 'all are 0'}"
         raise CannotLearnError(msg)
     found.rows.append(OffloadKindsRow(codes))
     kinds = {

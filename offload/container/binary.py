@@ -153,7 +153,7 @@ class _Container(Struct):
 
     def _check_text(self, offset: int, size: int, field: str) -> None:
         if size > self.text_left:
-            reason = "the strings name the same bytes more often than any real container does"
+            reason = "the strings overlap more than those of any real container"
             raise self.view.malformed(offset, field, reason)
 
 
@@ -180,7 +180,7 @@ def _iterate(view: ByteView) -> Iterator[PackagedImage]:
 
 
 def _inflates_too_much(view: ByteView, header: _Header, stored: int) -> VerificationError:
-    reason = f"{header.inflated_size} bytes are more than {stored} stored ones hold"
+    reason = f"{stored} bytes cannot inflate to {header.inflated_size}"
     return view.malformed(HEADER.size, "inflated size", reason)
 
 
@@ -215,7 +215,7 @@ def _read_header(view: ByteView) -> _Header:
         (inflated_size,) = view.unpack(INFLATED_SIZE, HEADER.size, "inflated size")
         least += INFLATED_SIZE.size
     if not least <= size <= view.size or (not inflated_size and size % ALIGNMENT):
-        raise view.malformed(8, "size", f"{size} is not a size of a container here")
+        raise view.malformed(8, "size", f"{size} is not a valid container size")
     if version == 1:
         if last != ENTRY.size:
             raise view.malformed(24, "entry size", f"found {last}, expected {ENTRY.size}")
@@ -228,7 +228,7 @@ def _inflated(view: ByteView, header: _Header) -> ByteView:
     stored = header.size - header.entries_at
     size = header.inflated_size - header.entries_at
     if header.entries_at < HEADER.size + INFLATED_SIZE.size or stored < 0:
-        raise view.malformed(16, "entries offset", f"{header.entries_at} is not behind the header")
+        raise view.malformed(16, "entries offset", f"{header.entries_at} is not after the header")
     if size < 0:
         reason = f"{header.inflated_size} is less than the header"
         raise view.malformed(HEADER.size, "inflated size", reason)

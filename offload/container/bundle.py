@@ -261,7 +261,7 @@ def _read_compressed(view: ByteView, offset: int, budget: int) -> Bundle:
     *sizes, size, digest = view.unpack(layout, offset, "header")[3:]
     total = sizes[0] if sizes else _first_version_end(view, offset + layout.size) - offset
     if not layout.size <= total <= view.size - offset:
-        raise view.malformed(offset + 8, "total size", f"{total} is not a size of a bundle here")
+        raise view.malformed(offset + 8, "total size", f"{total} is not a valid bundle size")
     if size > budget:
         reason = f"{size} bytes are more than the {budget} that this file may still inflate to"
         raise view.malformed(offset + layout.size - 8, "inflated size", reason)

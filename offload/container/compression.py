@@ -43,7 +43,7 @@ def inflate(method: str, data: bytes, size: int, *, is_padded: bool = False) -> 
     """
     limit = min(inflation_limit(len(data)), _REACHABLE_RATIOS[method] * len(data))
     if size > limit:
-        msg = f"{len(data)} bytes cannot stand for {size}; the limit is {limit}"
+        msg = f"{len(data)} bytes cannot inflate to {size}; the limit is {limit}"
         raise ValueError(msg)
     _keep_freed_memory()
     content = _INFLATE[method](data, size, is_padded)

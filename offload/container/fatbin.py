@@ -71,7 +71,7 @@ class FatbinImage(Struct, frozen=True):
         if not self.compression:
             return self._plain_content()
         if self.compression == "scrambled":
-            msg = f"the {self.kind} image for {self.arch} is stored in a form that NVIDIA keeps to itself"
+            msg = f"the {self.kind} image for {self.arch} is stored in an undocumented format of NVIDIA"
             hint = "compile with nvcc -Xfatbin -compress-mode=none"
             raise CompatibilityError(msg, hint=hint, location=self.stored.location)
         try:

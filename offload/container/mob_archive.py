@@ -90,7 +90,7 @@ def read_archive(view: ByteView) -> dict[str, ByteView]:
         if top not in {"", directory}:
             raise view.malformed(at, "name", f"{path!r} is not below {top!r}, as the others are")
         if name in found or len(found) == _MOST_MEMBERS:
-            reason = f"{path!r} is there twice" if name in found else "there are too many files"
+            reason = f"{path!r} is a duplicate" if name in found else "there are too many files"
             raise view.malformed(at, "name", reason)
         top, found[name] = directory, content
     return found
@@ -121,7 +121,7 @@ def _check_checksum(view: ByteView, at: int, header: bytes) -> None:
     stored = _number(view, at + _CHECKSUM_AT, header[_CHECKSUM], "checksum")
     blank = header[: _CHECKSUM.start] + b" " * 8 + header[_CHECKSUM.stop :]
     if sum(blank) != stored:
-        raise view.malformed(at + _CHECKSUM_AT, "checksum", "it does not fit the header")
+        raise view.malformed(at + _CHECKSUM_AT, "checksum", "it does not match the header")
 
 
 def _number(view: ByteView, at: int, field: bytes, name: str) -> int:

@@ -54,7 +54,7 @@ def container_bytes(view: ByteView) -> int:
     if magic != MAGIC:
         raise view.malformed(0, "magic", f"found {magic.hex()}, expected {MAGIC.hex()}")
     if not HEADER.size <= size <= view.size:
-        raise view.malformed(8, "size", f"{size} is not a size of a container here")
+        raise view.malformed(8, "size", f"{size} is not a valid container size")
     return int(size)
 
 

@@ -219,7 +219,7 @@ def check_image_content(
         raise CompatibilityError(msg, hint=_CURES[device], location=name)
     kind = packaged_image_kind(name, head, abi)
     if ending_of(kind, abi) not in endings:
-        msg = f"cannot package {form} of this name for LLVM {abi.major}: it takes the ending for the form"
+        msg = f"cannot package {form} of this name for LLVM {abi.major}: the file extension determines the format"
         raise CompatibilityError(msg, hint=f"name the file *.{endings[0]}", location=name)
     return kind
 
@@ -242,7 +242,7 @@ def _check_device(argument: ImageArgument) -> None:
     device = device_of(triple)
     devices = packaged_devices()["kinds"][kind]
     if device not in devices:
-        msg = f"{_spelled(argument)}: code for {triple} would be lost under kind={kind}"
+        msg = f"{_spelled(argument)}: code for {triple} would be dropped with kind={kind}"
         hint = (
             f"a triple of kind={kind} starts with {' or '.join(devices)}; check kind= and triple="
         )

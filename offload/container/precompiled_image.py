@@ -91,12 +91,12 @@ def read_precompiled(
     """
     form = _form(content, kind)
     if form not in format_of(kind).object_forms[word]:
-        msg = f"what is said to be {word} is of the form: {form}"
+        msg = f"expected {word} code, found: {form}"
         raise VerificationError(msg, hint="make it again with --gpu-module-to-binary")
     image, kernels = _read(content, kind, form, chip)
     known = {*image.archs, image.ptx}
     if chip and known != {""} and known and chip not in {*known, *map(processor_of, known)}:
-        msg = f"it is said to be for {chip}, but is for {image.made_for}"
+        msg = f"expected code for {chip}, found code for {image.made_for}"
         raise VerificationError(msg, hint="make it again with --gpu-module-to-binary")
     return image, kernels
 
@@ -176,6 +176,6 @@ def _common(images: Sequence[tuple[DeviceKernel, ...]]) -> tuple[DeviceKernel, .
 def _code(content: bytes) -> DeviceCode:
     code = read_device_code(memory_view(content))
     if code is None:
-        msg = "it holds an image of an unknown format"
+        msg = "it contains an image of an unknown format"
         raise VerificationError(msg, hint="make it again with --gpu-module-to-binary")
     return code

@@ -98,7 +98,7 @@ def _decode(view: ByteView) -> dict[Any, Any]:
         unpacker.skip()
         value = msgpack.unpackb(data, unicode_errors="replace")
     except (ValueError, msgpack.UnpackException) as error:
-        reason = f"no MessagePack: {error or type(error).__name__}"
+        reason = f"invalid MessagePack: {error or type(error).__name__}"
         raise view.malformed(unpacker.tell(), "metadata", reason) from error
     if not isinstance(value, dict):
         raise view.malformed(0, "metadata", "it is not a map")

@@ -36,7 +36,7 @@ def check_library(path: Path, target: Target, consumer: int) -> None:
     wrong = next((arch for arch in library.archs if not kind.runs(arch, target.arch)), None)
     if wrong is not None:
         msg = f"{path} is made for {wrong}: kernels for {target} cannot call it"
-        hint = f"compile it for {target}, or give it for its own: --device-lib={wrong}={path}"
+        hint = f"compile it for {target}, or pass it for that target: --device-lib={wrong}={path}"
         raise CompatibilityError(msg, hint=hint, location=str(path))
 
 
@@ -78,7 +78,7 @@ def _check_triple(path: Path, triple: str, target: Target) -> None:
     machine, wanted = triple.partition("-")[0], target.triple.partition("-")[0]
     if machine and machine != wanted:
         msg = f"{path} is bitcode for {triple}: kernels for {target} cannot call it"
-        hint = f"compile it with --target={target.triple}, or name whom it is for: --device-lib=KIND={path}"
+        hint = f"compile it with --target={target.triple}, or name its target: --device-lib=KIND={path}"
         raise CompatibilityError(msg, hint=hint, location=str(path))
 
 

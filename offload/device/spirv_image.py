@@ -29,7 +29,7 @@ def check_spirv_kernels(
     for name, types in expected.items():
         fault = _fault(found.get(name), types)
         if fault:
-            msg = f"kernel '{name}' {fault} in the SPIR-V that was made of it"
+            msg = f"kernel '{name}' {fault} in the generated SPIR-V"
             raise VerificationError(msg, hint="report this with the input", location=location)
 
 

@@ -230,9 +230,9 @@ class _Reader(Struct):
         reason = ""
         # A thin archive may name any file of the host; only those below its directory belong to it.
         if not file.is_relative_to(folder):
-            reason = "it lies outside the library's directory"
+            reason = "it is outside the library's directory"
         elif file in self.opened:
-            reason = "the library names it once more"
+            reason = "the library names it more than once"
         if reason:
             msg = f"{member.file} was not opened: {reason}"
             problem = Problem(ProblemKind.UNREADABLE, msg, "inspect that file itself")
@@ -365,7 +365,7 @@ def _named_after_image(part: Part) -> Part:
 
 
 def _too_deep() -> Problem:
-    msg = f"containers within containers are opened {_DEEPEST} deep only"
+    msg = f"nested containers are only read {_DEEPEST} levels deep"
     return Problem(ProblemKind.UNSUPPORTED, msg)
 
 

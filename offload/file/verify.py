@@ -108,7 +108,7 @@ def _without_image(part: Part, kinds: Collection[str]) -> Iterator[Problem]:
     """Report entries of kinds for which the file has no image at all: a plain linker drops images."""
     for kind in sorted({entry.kind for entry in part.entries if entry.is_kernel} - set(kinds)):
         names = sorted(_registered(part, kind))
-        msg = f"nothing registers {_listed(names)} for {kind}: there is no device code for it here"
+        msg = f"nothing registers {_listed(names)} for {kind}: the file has no device image of this kind"
         hint = "link it again with mlir-offload, or with clang --offload-link"
         yield Problem(ProblemKind.UNREGISTERED_KERNEL, msg, hint)
 

@@ -145,7 +145,7 @@ def check_entry(entry: OffloadEntry, abi: OffloadAbi) -> None:
         raise SourceError(msg, hint="give every device global its size in bytes, and no kernel one")
     if (device_kind(entry.kind).offload_kind, entry.type.value) not in abi.entry_values.registered:
         what = f"entry of type {entry.type} and kind {entry.kind}"
-        msg = f"the linker wrapper of LLVM {abi.major} registers no {what}: '{entry.name}' would be lost"
+        msg = f"the linker wrapper of LLVM {abi.major} registers no {what}: '{entry.name}' would be dropped"
         raise CompatibilityError(msg, hint="use a plain device global")
     if entry.type is EntryType.MANAGED and not entry.auxiliary:
         msg = f"managed variable '{entry.name}' has no pointer that the host uses"

@@ -63,7 +63,7 @@ def read_dlpack(value: object) -> DlpackArray:
     try:
         capsule = value.__dlpack__()  # type: ignore[attr-defined]  # the caller has checked
     except (BufferError, RuntimeError) as error:
-        msg = f"it does not give its memory: {error}"
+        msg = f"it does not export its memory: {error}"
         raise TypeError(msg) from error
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)

@@ -70,7 +70,7 @@ def encode_float8(name: str, number: float) -> int:
     largest, second = positive[-1][0], positive[-2][0]
     smallest = 0.0 if has_sign else positive[0][0] / 2
     if not smallest <= size < largest + (largest - second) / 2:
-        msg = f"{name} holds nothing near {number}"
+        msg = f"{number} is out of range for {name}"
         raise OverflowError(msg)
     _, _, bits = min((abs(value - size), bits & 1, bits) for value, bits in near)
     is_negative = has_sign and math.copysign(1, number) < 0

@@ -101,7 +101,7 @@ def _read(elf: ElfFile, section: ElfSection) -> Iterator[InterfaceFunction]:
             try:
                 yield from parse_interface(text)
             except (ValueError, TypeError, KeyError, RecursionError) as error:
-                raise view.malformed(offset, "functions", "not as they are written") from error
+                raise view.malformed(offset, "functions", "invalid JSON or types") from error
         offset += len(text) + 1
 
 

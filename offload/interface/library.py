@@ -187,7 +187,7 @@ def load(path: str | os.PathLike[str]) -> Library:
         raise UsageError(msg, hint=f"mlir_offload.compile({str(path)!r}) compiles and loads it")
     interface = interface_of(file)
     if not interface:
-        msg = f"{file}: it says of no function what it takes"
+        msg = f"{file} contains no functions with llvm.emit_c_interface"
         hint = "give functions attributes {llvm.emit_c_interface}; link with mlir-offload -shared -fPIC"
         raise CompatibilityError(msg, hint=hint)
     return Library(file, interface)

@@ -79,7 +79,7 @@ def _kinds_of_kernels(item: ObjectContents) -> frozenset[str]:
 
 
 def _unread(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
-    """Yield the parts of an object that the wrapper of this release would not read."""
+    """Yield findings for an object that the wrapper of this release would not link completely."""
     if item.is_relocatable:
         yield from layout_findings(item, abi)
         yield from loss_findings(item, abi)
@@ -153,7 +153,7 @@ def _merged_findings(item: ObjectContents) -> Iterator[Finding]:
 
 
 def _linked_findings(item: ObjectContents) -> Iterator[Finding]:
-    """Yield the kernels that a shared library or device-linked object registers without an image."""
+    """Yield findings for kernels that a shared library or device-linked object registers without an image."""
     lost = unregistered_kernels(item)
     if lost:
         names = listed([f"'{kernel}'" for kernel in dict.fromkeys(name for _, name in lost)])

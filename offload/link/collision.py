@@ -172,7 +172,7 @@ def check_launches(collisions: Iterable[Collision], inputs: Sequence[LinkInput])
         if caller is not None and len(own) > 1 and len(own) == len(definers):
             places = " and by ".join(item.contents.location for item in own[:2])
             msg = f"kernel '{collision.kernel}' is launched here, and defined by {places}"
-            hint = "rename one of the kernels: nothing tells which one is meant"
+            hint = "rename one of the kernels: the launch is ambiguous"
             raise SourceError(msg, hint=hint, location=caller.contents.location)
 
 
