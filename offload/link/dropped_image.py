@@ -1,4 +1,4 @@
-"""Images that the linker wrapper of a release would lose, most of them silently."""
+"""Find the images that the linker wrapper of a release would drop, mostly silently."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def links_device(target: Target, major: int) -> bool:
 
 
 def check_device_link(target: Target, major: int) -> None:
-    """Raise CompatibilityError where the linker wrapper of a release links no code for a target."""
+    """Raise CompatibilityError if the linker wrapper of a release links no code for a target."""
     if not links_device(target, major):
         device = device_of(target.triple)
         rows = offload_table()["linked_images"][device]
@@ -38,9 +38,9 @@ def check_device_link(target: Target, major: int) -> None:
 
 
 def find_drop_reason(image: PackagedImage, abi: OffloadAbi) -> str:
-    """Return why the linker wrapper of a release would lose an image of an object; empty if it links.
+    """Return why the linker wrapper of a release would drop an image of an object; empty if it links.
 
-    Some releases fail at such an image, others link silently.
+    Some releases fail on such an image, others drop it silently.
     """
     if image.version not in abi.container_versions:
         return f"it is in an offload binary of version {image.version}"

@@ -1,8 +1,8 @@
-"""Compare how long device code takes to read, in `inspect` and in a link, with the vendors' tools.
+"""Compare the time for reading device code, in `inspect` and in a link, with that of the vendors' tools.
 
-The files are those of tests/foreign/wheels.yaml, downloaded by pip, and 300 objects made here. Each
-figure is the processor time of whole processes, the least of several runs, and the most memory. The
-driver is installed as from a wheel.
+The files are those of tests/foreign/wheels.yaml, downloaded by pip, and 300 generated objects. Each figure is
+the processor time of whole processes, the least of several runs, and the peak memory. The driver is installed
+from a wheel.
 
 usage: python tests/bench/reading.py [--runs N] [--llvm PREFIX] [--cache DIR]
 """
@@ -46,14 +46,14 @@ _LAYOUT = 'target datalayout = "'
 
 
 class Cost(Struct, frozen=True):
-    """Processor time of a command and the programs that it runs, and the memory of the largest."""
+    """The processor time of a command and its children in seconds, and the largest peak memory in bytes."""
 
     seconds: float
     peak_bytes: int
 
 
 class Row(Struct, frozen=True):
-    """A command of ours, and one to compare it with; `start` is what starting ours takes."""
+    """A command of mlir-offload, and one to compare it with; `start` measures the startup of the former."""
 
     name: str
     ours: Sequence[str | Path]
@@ -63,7 +63,7 @@ class Row(Struct, frozen=True):
 
 
 def measure(commands: Sequence[Sequence[str | Path]], runs: int) -> list[Cost]:
-    """Return the least time and the most memory of each command; they take turns, after one run to warm up."""
+    """Return the least time and the peak memory of each command; they take turns, after one warm-up run."""
     costs: list[list[Cost]] = [[] for _ in commands]
     for turn in range(runs + 1):
         for found, argv in zip(costs, commands, strict=True):
@@ -88,7 +88,7 @@ def run_once(argv: Sequence[str]) -> Cost:
 
 
 def reading_rows(ours: Sequence[str], cache: Path, llvm: Path, small: Path) -> list[Row]:
-    """Return the comparisons of `inspect` with the tools that read one format."""
+    """Return the comparisons of `inspect` with tools that read a single format."""
     module, library = find_member("libnccl_device.bc", cache), find_member("libxgboost.so", cache)
     inspect = (*ours, "inspect")
     return [
@@ -109,7 +109,7 @@ def reading_rows(ours: Sequence[str], cache: Path, llvm: Path, small: Path) -> l
 
 
 def link_row(driver: Sequence[str], folder: Path, major: int) -> Row:
-    """Return the comparison of a link with the call of clang that it makes itself."""
+    """Return the comparison of a link with the clang command that it runs."""
     inputs = LinkInputs(major, folder)
     objects = [_object(inputs, number) for number in range(OBJECTS)]
     calls = "".join(f"void use_n{n}(void);\n" for n in range(OBJECTS))

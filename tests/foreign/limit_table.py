@@ -1,4 +1,4 @@
-"""The table of what readers take, as YAML: a number holds from its release on to the next one named."""
+"""Render the table of reader limits as YAML; a value applies from its release to the next one listed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# llvm/Bitcode/LLVMBitCodes.h names the records.
+# The record names are those of llvm/Bitcode/LLVMBitCodes.h.
 NODES = {
     7: "DILocation", 12: "GenericDINode", 13: "DISubrange", 14: "DIEnumerator", 15: "DIBasicType",
     16: "DIFile", 17: "DIDerivedType", 18: "DICompositeType", 19: "DISubroutineType",
@@ -30,7 +30,7 @@ _HEADER = """\
 
 @dataclass(frozen=True)
 class Limits:
-    """What was found of one reader; `attributes` are the forms in which it takes each kind."""
+    """The limits of one reader; `attributes` are the supported forms of each attribute kind."""
 
     newest: Mapping[str, int]
     attributes: Mapping[int, tuple[int, ...]]
@@ -83,7 +83,7 @@ def _lines(found: Mapping[int, Limits], names: Mapping[int, str]) -> Iterator[st
 
 
 def steps(values: Mapping[int, Any]) -> dict[int, Any]:
-    """Return the releases at which a value changes, with the new one."""
+    """Return the releases at which a value changes, with the new value."""
     found: dict[int, Any] = {}
     for release, value in sorted(values.items()):
         if not found or found[max(found)] != value:

@@ -1,4 +1,4 @@
-"""The figures of the pairs: how often the checker is right, by writer and reader, and the page about it."""
+"""The accuracy figures of the checker by writer and reader, and the page about them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = 20
 
 
 class Standing(StrEnum):
-    """How the checker does on a pair."""
+    """The correctness of the checker for a pair."""
 
     RIGHT = "right"
     CAUGHT = "caught"
@@ -28,7 +28,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class Pair:
-    """A module and a reader: the outcome, and the rules of the errors that the checker finds."""
+    """A module and a reader: the outcome, and the rules of the errors that the checker reports."""
 
     name: str
     writer: str
@@ -40,23 +40,23 @@ class Pair:
 
     @property
     def standing(self) -> Standing:
-        """Return how the checker does on it."""
+        """Return whether the checker is right about the pair."""
         if self.outcome in _RIGHT:
             return Standing.FALSE_ALARM if self.rules else Standing.RIGHT
         return Standing.CAUGHT if self.rules else Standing.MISSED
 
     def with_rules(self, rules: tuple[str, ...]) -> Pair:
-        """Return it with what the checker says now."""
+        """Return the pair with new results of the checker."""
         return replace(self, rules=rules)
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the pair as text."""
         words = f"{self.name} {self.writer} {self.written_by} -> {self.read_by}: {self.outcome}"
         return f"{words} {' '.join(self.rules)} {self.evidence}".rstrip()
 
 
 def is_within_bounds(pairs: Sequence[Pair]) -> bool:
-    """Return whether no wrong pair is missed, few rejected ones are, and no right one is rejected."""
+    """Return whether no wrong pair is missed, few rejected ones are, and no correct one is rejected."""
     counts = _counts(pairs)
     refused = [pair for pair in pairs if pair.outcome in {Outcome.REFUSED, Outcome.BACK_END}]
     missed = sum(pair.standing is Standing.MISSED for pair in refused)

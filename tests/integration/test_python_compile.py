@@ -262,7 +262,7 @@ def test_arrays_come_in_by_dlpack_and_go_out_by_it(library: Library) -> None:
         library.add(OnlyDlpack(np.zeros(64)), 1.0, 9.0, 4, 16)
     frozen = zeros()
     frozen.flags.writeable = False
-    with pytest.raises(TypeError, match="it does not give its memory"):
+    with pytest.raises(TypeError, match="it does not export its memory"):
         library.add(OnlyDlpack(frozen), 1.0, 9.0, 4, 16)
     returned = np.from_dlpack(library.same(values))
     assert returned.ctypes.data == values.ctypes.data

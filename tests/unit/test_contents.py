@@ -193,7 +193,9 @@ def test_members_of_a_thin_archive_are_followed_within_its_directory(tmp_path: P
     part = read_contents(library)
     assert [len(member.images) for member in part.members] == [1, 0, 0, 0]
     said = [problem.message for member in part.members for problem in member.problems]
-    assert ["outside" in said[0], "No such file" in said[1], "once more" in said[2]] == [True] * 3
+    assert ["outside" in said[0], "No such file" in said[1], "more than once" in said[2]] == [
+        True
+    ] * 3
 
 
 def test_a_thin_archive_that_names_itself_ends(tmp_path: Path) -> None:

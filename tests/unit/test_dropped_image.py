@@ -117,12 +117,12 @@ def test_an_incomplete_argument_is_an_error_of_usage(words: str, message: str) -
         (
             f"file=a.bc,{CUDA[:-4]}hip",
             22,
-            "code for nvptx64-nvidia-cuda would be lost under kind=hip",
+            "code for nvptx64-nvidia-cuda would be dropped with kind=hip",
         ),
         (
             f"file=a.bc,{HIP[:-3]}cuda",
             22,
-            "code for amdgcn-amd-amdhsa would be lost under kind=cuda",
+            "code for amdgcn-amd-amdhsa would be dropped with kind=cuda",
         ),
     ],
 )

@@ -120,12 +120,16 @@ def test_a_launch_with_other_arguments_is_refused(types: str, hint: str) -> None
 @pytest.mark.parametrize(
     ("objects", "handler", "message"),
     [
-        ((ptx("sm_80", chip="sm_90"),), "", "said to be for sm_90, but is for sm_80 and newer"),
-        (('#gpu.object<#nvvm.target, offload = "x">',), "", "said to be offload is of the form"),
+        (
+            (ptx("sm_80", chip="sm_90"),),
+            "",
+            "expected code for sm_90, found code for sm_80 and newer",
+        ),
+        (('#gpu.object<#nvvm.target, offload = "x">',), "", "expected offload code, found: "),
         (
             ('#gpu.object<#nvvm.target, "BC\\C0\\DE">',),
             "",
-            "said to be fatbin is of the form: LLVM bit",
+            "expected fatbin code, found: LLVM bit",
         ),
         (
             ('#gpu.object<#spirv.target_env<#x>, bin = "x">',),

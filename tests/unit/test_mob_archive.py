@@ -86,7 +86,7 @@ def test_any_tar_unpacks_it_and_what_another_tar_packs_is_read(tmp_path: Path) -
         (file_named("k/x", tarfile.CHRTYPE), "a device"),
         (file_named("k/x", tarfile.FIFOTYPE), "a pipe"),
         (file_named("k/" + "x" * 120), "of type b'L'"),
-        (file_named("k/first"), "there twice"),
+        (file_named("k/first"), "is a duplicate"),
     ],
     ids=lambda value: repr(value.name) if isinstance(value, tarfile.TarInfo) else value,
 )

@@ -140,7 +140,7 @@ def test_compressed_containers_are_read(compress: Callable[[bytes], bytes]) -> N
 @pytest.mark.parametrize(
     ("size", "field"),
     [
-        (1 << 40, "inflated size at offset 32: 1099511627776 bytes are more than"),
+        (1 << 40, r"inflated size at offset 32: \d+ bytes cannot inflate to 1099511627776"),
         (5, "inflated size at offset 32"),
         (4000, "compressed content at offset 40"),
         (6000, "compressed content at offset 40"),
