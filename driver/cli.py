@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -54,6 +55,8 @@ def main(arguments: Sequence[str] | None = None, fork_servers: ForkServers | Non
     # A short life with little garbage: collecting it would take 3 % of a small build.
     gc.disable()
     _open_standard_streams()
+    # Where a parent has it ignored, nobody learns how a program ended; GCC's driver does the same.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     words = tuple(sys.argv[1:] if arguments is None else arguments)
     _leave(_guarded(words, fork_servers))
 

@@ -4,10 +4,13 @@
    does for a small file. Here that is done once: each request makes a fork, which runs main() with its own
    arguments, environment, directory and outputs. The fuzzer AFL does the same.
 
-   A request is one message on the socket that MLIR_OFFLOAD_FORK_SERVER names: `struct request`, then the
-   arguments and the environment, each string with its NUL; with it come four descriptors: the directory,
-   standard output, standard error, and where to write the answers, int32_t each: the process ID (0 if there
-   can be no fork), and later the status of waitpid(). The server ends when the socket is closed.
+   MLIR_OFFLOAD_FORK_SERVER has the descriptor of a socket, and device and inode of the program that is meant: a
+   wrapper that is linked statically passes the library on to the program that it starts.
+
+   A request is one message on the socket: `struct request`, then the arguments and the environment, each string
+   with its NUL; with it come four descriptors: the directory, standard output, standard error, and where to write
+   the answers, int32_t each: the process ID (0 if there can be no fork), and later the status of waitpid(). The
+   server ends when the socket is closed.
 
    toolchain/fork_server.py is the other end. */
 #define _GNU_SOURCE
@@ -16,10 +19,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -128,11 +133,13 @@ static ssize_t receive(int socket, int descriptors[DESCRIPTORS]) {
 
 /* Serve requests until the socket is closed. Return the exit status in each fork, as main() does. */
 static int serve(int socket) {
-  sigset_t children, before;
-  sigemptyset(&children);
-  sigaddset(&children, SIGCHLD);
-  sigprocmask(SIG_BLOCK, &children, &before);
-  int ends = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
+  sigset_t heard, before;
+  sigemptyset(&heard);
+  sigaddset(&heard, SIGCHLD);
+  /* Of an answer that nobody waits for any more. */
+  sigaddset(&heard, SIGPIPE);
+  sigprocmask(SIG_BLOCK, &heard, &before);
+  int ends = signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
   if (ends < 0)
     _exit(1);
   for (;;) {
@@ -179,9 +186,20 @@ static int serve(int socket) {
   }
 }
 
+/* Return the socket if this is the program that is meant, else -1. */
+static int find_socket(void) {
+  const char *text = getenv(SOCKET_VARIABLE);
+  unsigned long long device, inode;
+  int socket;
+  struct stat own;
+  if (!text || sscanf(text, "%d %llu %llu", &socket, &device, &inode) != 3 || stat("/proc/self/exe", &own) != 0)
+    return -1;
+  return own.st_dev == device && own.st_ino == inode ? socket : -1;
+}
+
 static int server_main(int count, char **arguments, char **variables) {
-  const char *socket = getenv(SOCKET_VARIABLE);
-  return socket ? serve(atoi(socket)) : main_of_program(count, arguments, variables);
+  int socket = find_socket();
+  return socket >= 0 ? serve(socket) : main_of_program(count, arguments, variables);
 }
 
 int __libc_start_main(main_function *program, int count, char **arguments, void (*init)(void), void (*fini)(void),
