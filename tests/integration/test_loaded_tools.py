@@ -162,7 +162,7 @@ def test_a_translator_that_the_user_names_is_started(
     build = ("/usr/lib/llvm-22/bin/clang", "own.c", "-o", own["mlir-translate"])
     subprocess.run(build, cwd=tmp_path, check=True)
     own["mlir-opt"].symlink_to("/usr/lib/llvm-22/bin/mlir-opt")
-    words = ("--offload-arch=host", "-c", EXAMPLES / "saxpy.mlir", "-o", "made.o")
+    words = ("--offload-arch=host", "-c", str(EXAMPLES / "saxpy.mlir"), "-o", "made.o")
     named = [f"--{name}={path}" for name, path in own.items()]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     call = [*mlir_offload, *named, *words]
