@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -23,6 +24,8 @@ from mlir_offload.driver.option.checks import check_message_outputs, configurati
 from mlir_offload.driver.option.command_line import (
     is_step,
     is_subcommand,
+    own_words,
+    read_arguments,
     subcommand_first,
     take_message_options,
 )
@@ -40,6 +43,7 @@ from mlir_offload.translate import tool_message
 
 _INTERRUPTED = 130
 _HELP = frozenset({"--help", "-help", "-h"})
+_VERSION = "--version"
 _VERBOSE = frozenset({"-v", "--verbose"})
 _COMPLETION = "--completion="
 _CONFIG = "--config="
@@ -54,6 +58,8 @@ def main(arguments: Sequence[str] | None = None, fork_servers: ForkServers | Non
     # The process is short-lived; garbage collection would take 3 % of a small build.
     gc.disable()
     _open_standard_streams()
+    # If the parent ignores SIGCHLD, exit statuses of children are lost. GCC's driver resets it, too.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     words = tuple(sys.argv[1:] if arguments is None else arguments)
     _leave(_guarded(words, fork_servers))
 
@@ -226,7 +232,7 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     first = arguments[0] if arguments else "--help"
     if set(arguments) <= _VERBOSE and arguments:
         # Like clang, which prints its version before anything else.
-        first = "--version"
+        first = _VERSION
     handler = _handler(first)
     if _asks_for_help(first, arguments[1:]) and not (handler and first.endswith("step")):
         return _help(first if handler else "")
@@ -234,7 +240,8 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
         return _completion(first.removeprefix(_COMPLETION))
     if handler is not None:
         return handler(arguments[1:], runner)
-    asked = next((word for word in arguments if word.startswith(tuple(_PRINTING))), None)
+    printing = tuple(_PRINTING)
+    asked = next((word for word in own_words(arguments) if word.startswith(printing)), None)
     if asked is not None:
         return next(do for word, do in _PRINTING.items() if asked.startswith(word))(
             arguments, runner
@@ -246,15 +253,14 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
 
 def _print_of_clang(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
-    asked = [word for word in arguments if word.startswith(_OF_CLANG)]
-    others = [word for word in arguments if not word.startswith(_OF_CLANG)]
+    asked = [word for word in own_words(arguments) if word.startswith(_OF_CLANG)]
+    others = [word for word in arguments if word not in asked]
     return choose.print_of_clang(asked, others, runner)
 
 
 def _asks_for_help(first: str, others: tuple[str, ...]) -> bool:
-    """Return whether help is requested before `--`."""
-    end = others.index("--") if "--" in others else len(others)
-    return not _HELP.isdisjoint({first, *others[:end]})
+    """Return whether help is requested."""
+    return not _HELP.isdisjoint(own_words((first, *others)))
 
 
 def _help(name: str) -> int:
@@ -272,9 +278,10 @@ def _help_of(names: Sequence[str], _: ProcessRunner) -> int:
     return _help(name)
 
 
-def _version(_: Sequence[str], runner: ProcessRunner) -> int:
+def _version(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
-    sys.stdout.write(version.render_version(runner))
+    others = [word for word in arguments if word != _VERSION]
+    sys.stdout.write(version.render_version(read_arguments(others), runner))
     return 0
 
 
@@ -333,6 +340,7 @@ _PRINTING: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "--toolchain-id": _toolchain_id,
     "--print-cache-key": _cache_key,
     **dict.fromkeys(_OF_CLANG, _print_of_clang),
+    _VERSION: _version,
 }
 # They begin with dashes, because a compiler cache takes a first word without dashes for an input.
 _COMPILER_STEPS = (
@@ -342,7 +350,7 @@ _COMPILER_STEPS = (
 )
 _HANDLERS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "help": _help_of,
-    **dict.fromkeys(("--version", "-V"), _version),
+    **dict.fromkeys((_VERSION, "-V"), _version),
     "--cmake-dir": partial(_print_directory, "cmake"),
     "--pkg-config-dir": partial(_print_directory, "pkgconfig"),
     **{name: partial(_compiler_step, name) for name in _COMPILER_STEPS},

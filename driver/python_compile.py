@@ -178,7 +178,8 @@ def _build(request: _Request, directory: Path) -> Path:
     for message in messages:
         if message.get("severity") == "warning":
             warnings.warn(_line(message), stacklevel=6)
-    if done.returncode:
+    # The caller may ignore SIGCHLD: every status is 0 then.
+    if done.returncode or not output.exists():
         raise _failure(done, [one for one in messages if one.get("severity") == "error"])
     return output
 
@@ -248,7 +249,7 @@ def _place(request: _Request) -> Path | None:
     if libraries_in_source(request.text):
         return None
     done = _run((*request.options, "--print-cache-key"))
-    if done.returncode:
+    if done.returncode or not done.stdout:
         return None
     name = _TEXT_NAME if request.path is None else str(request.path.absolute())
     parts = (done.stdout.strip(), hashlib.sha256(request.text).hexdigest(), name)

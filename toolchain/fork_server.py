@@ -15,8 +15,10 @@ import os
 import select
 import signal
 import struct
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import IO
 
 from msgspec import Struct, field
 
@@ -29,7 +31,13 @@ _PRELOAD = "LD_PRELOAD"
 _HEADER = struct.Struct("=III")
 _DESCRIPTORS = struct.Struct("=iiii")
 _ANSWER = struct.Struct("=i")
-_ELF = b"\x7fELF"
+_ELF = b"\x7fELF\x02\x01"
+# Elf64_Ehdr: offset, size and number of the program headers. Elf64_Phdr: type, offset, size in the file.
+_PROGRAM_HEADERS = struct.Struct("<32xQ14xHH")
+_PROGRAM_HEADER = struct.Struct("<I4xQ16xQ")
+_PT_INTERP = 3
+_GLIBC_LOADER = b"ld-linux"
+_MOST_AT_ONCE = 1 << 16
 # Characters that separate names in LD_PRELOAD or are expanded there (ld.so(8)).
 _NOT_IN_PRELOAD = frozenset(": \t\n$")
 
@@ -40,16 +48,52 @@ class Fork(Struct, eq=False):
     pid: int
     _answers: int
     _outputs: tuple[int, int]
+    _printed: tuple[bytearray, bytearray] = field(
+        default_factory=lambda: (bytearray(), bytearray())
+    )
 
     def wait(self, limit_s: float | None = None) -> int | None:
-        """Wait for the end. Return the exit status (negative: signal), None if it is unknown or after the limit."""
-        status = _read_answer(self._answers) if _wait_for(self._answers, limit_s) else None
-        return None if status is None else os.waitstatus_to_exitcode(status)
+        """Wait for the end. Return the exit status (negative: signal), None if it is unknown or after the limit.
+
+        Reads the outputs meanwhile, because the program waits if a pipe is full.
+        """
+        polled = self._poll((self._answers, *self._outputs))
+        end = None if limit_s is None else time.monotonic() + limit_s
+        while True:
+            left_s = None if end is None else max(0.0, end - time.monotonic())
+            ready = polled.poll(None if left_s is None else 1000 * left_s)
+            if not ready:
+                return None
+            if any(descriptor == self._answers for descriptor, _ in ready):
+                status = _read_answer(self._answers)
+                return None if status is None else os.waitstatus_to_exitcode(status)
+            for descriptor, _ in ready:
+                if not self._read(descriptor):
+                    polled.unregister(descriptor)
 
     def printed(self) -> tuple[str, str]:
-        """Return its standard output and standard error."""
-        output, errors = (_read_text(descriptor) for descriptor in self._outputs)
+        """Return standard output and standard error of the fork and of the programs that it started."""
+        polled, count = self._poll(self._outputs), len(self._outputs)
+        while count:
+            for descriptor, _ in polled.poll():
+                if not self._read(descriptor):
+                    polled.unregister(descriptor)
+                    count -= 1
+        output, errors = map(_as_text, self._printed)
         return output, errors
+
+    @staticmethod
+    def _poll(descriptors: Iterable[int]) -> select.poll:
+        polled = select.poll()
+        for descriptor in descriptors:
+            polled.register(descriptor, select.POLLIN)
+        return polled
+
+    def _read(self, output: int) -> bool:
+        """Read the available output. Return whether there may be more."""
+        data = os.read(output, _MOST_AT_ONCE)
+        self._printed[self._outputs.index(output)].extend(data)
+        return bool(data)
 
     def close(self) -> None:
         """Close the descriptors."""
@@ -68,25 +112,27 @@ class ForkServer(Struct, eq=False):
     ) -> Fork | None:
         """Start a fork; return None if that fails."""
         words = (*argv, *(f"{name}={value}" for name, value in environment.items()))
-        text = "".join(f"{word}\0" for word in words).encode("utf-8", "surrogateescape")
+        text = os.fsencode("".join(f"{word}\0" for word in words))
         message = _HEADER.pack(entry, len(argv), len(environment)) + text
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours, _no_errors():
             directory = os.open(cwd or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             theirs.callback(os.close, directory)
-            answers, answer = os.pipe()
-            ours.callback(os.close, answers)
-            theirs.callback(os.close, answer)
-            outputs = (os.memfd_create("stdout"), os.memfd_create("stderr"))
-            for output in outputs:
-                ours.callback(os.close, output)
-            descriptors = _DESCRIPTORS.pack(directory, *outputs, answer)
+            pipes = []
+            # No files in memory: what opens /dev/stderr would truncate them.
+            for _ in range(3):
+                read_end, write_end = os.pipe()
+                ours.callback(os.close, read_end)
+                theirs.callback(os.close, write_end)
+                pipes.append((read_end, write_end))
+            (output, errors, answers), written = zip(*pipes, strict=True)
+            descriptors = _DESCRIPTORS.pack(directory, *written)
             rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)
             self._requests.sendmsg([message], [rights])
             theirs.close()
             pid = _read_answer(answers)
             if pid:
                 ours.pop_all()
-                return Fork(pid, answers, outputs)
+                return Fork(pid, answers, (output, errors))
         return None
 
     @property
@@ -104,20 +150,12 @@ def _no_errors() -> contextlib.AbstractContextManager[None]:
     return contextlib.suppress(OSError)
 
 
-def _wait_for(descriptor: int, limit_s: float | None) -> bool:
-    """Wait until the descriptor is readable. Return whether it was before the limit."""
-    polled = select.poll()
-    polled.register(descriptor, select.POLLIN)
-    return bool(polled.poll(None if limit_s is None else 1000 * limit_s))
-
-
 def _read_answer(descriptor: int) -> int | None:
     data = os.read(descriptor, _ANSWER.size)
     return _ANSWER.unpack(data)[0] if len(data) == _ANSWER.size else None
 
 
-def _read_text(descriptor: int) -> str:
-    data = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+def _as_text(data: bytearray) -> str:
     return data.decode("utf-8", "surrogateescape").replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -153,7 +191,9 @@ class ForkServers(Struct):
         preloaded = str(self.library) if not before else f"{self.library}:{before}"
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         with contextlib.closing(theirs):
-            changed = {_PRELOAD: preloaded, _SOCKET_VARIABLE: str(theirs.fileno())}
+            status = os.stat(program)  # noqa: PTH116
+            served = f"{theirs.fileno()} {status.st_dev} {status.st_ino}"
+            changed = {_PRELOAD: preloaded, _SOCKET_VARIABLE: served}
             return ForkServer(ours, start(program, {**environment, **changed}, theirs.fileno()))
 
     def load_all(self, environment: Mapping[str, str], start: Start) -> None:
@@ -203,12 +243,27 @@ def can_be_preloaded(library: Path) -> bool:
 
 
 def can_be_forked(program: Path) -> bool:
-    """Return whether a program is an ELF file; for a script, the interpreter would become the server."""
+    """Return whether a program is dynamically linked with glibc; a script or a static program is not."""
     try:
         with program.open("rb") as stream:
-            return stream.read(len(_ELF)) == _ELF
-    except OSError:
+            return _GLIBC_LOADER in _interpreter(stream)
+    except (OSError, struct.error):
         return False
+
+
+def _interpreter(stream: IO[bytes]) -> bytes:
+    """Return the path of the dynamic loader, empty if the program is not an ELF file or has none."""
+    if stream.read(len(_ELF)) != _ELF:
+        return b""
+    stream.seek(0)
+    place, size, count = _PROGRAM_HEADERS.unpack(stream.read(_PROGRAM_HEADERS.size))
+    for number in range(count):
+        stream.seek(place + number * size)
+        kind, offset, length = _PROGRAM_HEADER.unpack(stream.read(_PROGRAM_HEADER.size))
+        if kind == _PT_INTERP:
+            stream.seek(offset)
+            return stream.read(length)
+    return b""
 
 
 def end(fork: Fork, grace_s: float) -> None:
@@ -222,6 +277,6 @@ def end(fork: Fork, grace_s: float) -> None:
     with contextlib.suppress(OSError):
         process = os.pidfd_open(fork.pid)
         try:
-            _wait_for(process, None)
+            select.select((process,), (), ())
         finally:
             os.close(process)

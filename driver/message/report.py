@@ -270,9 +270,11 @@ def show_tool_messages(run: ToolRun) -> None:
         messages, run
     ):
         current.keep(messages)
-        if not current.options.quiet and not current.options.verbose:
-            current.print_once(escape.shown_colors(run.printed.rstrip("\n")))
+        _show_printed(run)
         return
+    if not messages and run.completed.command.program.startswith("clang"):
+        # What the user has asked for: -H, -mllvm -stats, -Wl,--verbose.
+        _show_printed(run)
     for message in messages:
         is_for_machines = (
             not message_diagnostic.concerns_user(message, run) or current.options.verbose
@@ -282,6 +284,19 @@ def show_tool_messages(run: ToolRun) -> None:
             current.keep((message,))
         else:
             current.add(message)
+
+
+def _show_printed(run: ToolRun) -> None:
+    options = report().options
+    is_text = report().stream_format is MessageFormat.TEXT
+    if is_text and not options.quiet and not options.verbose:
+        report().print_once(escape.shown_colors(run.printed.rstrip("\n")))
+
+
+def show_output(text: str) -> None:
+    """Print what a tool wrote to its standard output: lists and dumps, no messages."""
+    sys.stdout.write(_printable(text))
+    sys.stdout.flush()
 
 
 def show_note(text: str) -> None:

@@ -72,6 +72,15 @@ def compiler_argument(prefix: str) -> Apply:
     )
 
 
+def preprocessor_argument(options: CompileOptions, value: str) -> CompileOptions:
+    """Take `-MD,FILE` as `-MD -MF FILE`, as Driver::TranslateInputArgs of clang does; pass on other arguments."""
+    option, *files = value.split(",")
+    if option not in {"-MD", "-MMD"}:
+        return compiler_argument("-Wp,")(options, value)
+    named = ("-MF", *files) if len(files) == 1 else ()
+    return replace(options, taken_for=(option, *named))
+
+
 def gpu_cpp_argument(name: str) -> Apply:
     """Pass an option to clang for CUDA C++ and HIP C++."""
     return lambda options, _: replace(options, gpu_cpp_arguments=(*options.gpu_cpp_arguments, name))

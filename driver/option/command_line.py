@@ -73,6 +73,7 @@ __all__ = [
     "Mode",
     "as_operand",
     "check_regular",
+    "own_words",
     "parse_arguments",
     "read_arguments",
 ]
@@ -96,12 +97,33 @@ def take_message_options(
         applied = _applied(options, word, words)
         if applied is None:
             rest.append(word)
+            rest += (words.pop(),) if words and _takes_next(word) else ()
         else:
             options = applied
     # The compiler reads these two options as well.
-    is_verbose = not _VERBOSE.isdisjoint(rest)
-    options = replace(options, verbose=is_verbose, warnings_are_errors="-Werror" in rest)
+    own = frozenset(own_words(rest))
+    is_verbose = not _VERBOSE.isdisjoint(own)
+    options = replace(options, verbose=is_verbose, warnings_are_errors="-Werror" in own)
     return options, tuple(rest)
+
+
+def own_words(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the words that are no values of options before them, and do not follow a `--`.
+
+    The values may be options of another program: `-Xlinker -q`, `-mllvm -print-after-all`.
+    """
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            return
+        yield word
+        if _takes_next(word):
+            next(words, None)
+
+
+def _takes_next(word: str) -> bool:
+    is_passed_on = word == "-mllvm" or (word.startswith("-X") and "=" not in word)
+    return is_passed_on or (word.startswith("-") and COMPILER.takes_next(word))
 
 
 def _applied(options: MessageOptions, word: str, words: list[str]) -> MessageOptions | None:
@@ -363,7 +385,7 @@ def subcommand_first(arguments: tuple[str, ...]) -> tuple[str, ...]:
             at = len(arguments) - len(rest) - 1
             found = (word,) if is_subcommand(word) else ()
             return (*found, *arguments[:at], *arguments[at + len(found) :])
-        if COMPILER.takes_next(word) and rest:
+        if _takes_next(word) and rest:
             rest.pop()
     return arguments
 

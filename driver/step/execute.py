@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mlir_offload.driver.message import escape, tool_error
 from mlir_offload.driver.message.journal import Step as NotedStep
 from mlir_offload.driver.message.journal import StepTime, ToolRun
-from mlir_offload.driver.message.report import report, show_tool_messages
+from mlir_offload.driver.message.report import report, show_output, show_tool_messages
 from mlir_offload.driver.option import response_file
 from mlir_offload.driver.step.step import Step
 from mlir_offload.driver.system.parallel import JobSlots
@@ -127,6 +127,9 @@ class Executor(Struct):
             error.printed = printed if error.printed else ""
             journal.note_failure(error, run)
             raise error
+        if completed.stdout and completed.command.program.startswith("clang"):
+            # Such as `-Wl,--print-map`; all results are files.
+            show_output(completed.stdout)
         if completed.stderr:
             show_tool_messages(run)
 

@@ -266,8 +266,9 @@ def _entries(releases: Releases) -> dict[str, tuple[str, int]]:
         tool if tool and fork_server.can_be_forked(tool) else None for tool in tools
     )
     entries = {str(tool): (str(tool), fork_server.PROGRAM) for tool in (opt, clang) if tool}
-    # Only of one installation: two installations may be different builds of one release.
-    if opt and translate and opt.parent == translate.parent:
+    # Only of one installation: two installations may be different builds of one release. A program that the
+    # user names may have translations that libMLIR does not have.
+    if opt and translate and opt.parent == translate.parent and releases.found is None:
         entries[str(translate)] = (str(opt), fork_server.MLIR_TRANSLATE)
     return entries
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -69,6 +70,8 @@ def _parent(runner: ProcessRunner) -> int:
         "sh -c 'echo inside; echo $PPID >/dev/null'",
         "printf %0100000d 1",
         "echo a >&2; exit 3",
+        "echo a >&2; echo b >/dev/stderr; echo c >&2; echo d; echo e >/dev/stdout; echo f",
+        "printf %0100000d 1 >&2; printf %0100000d 2; (sleep 0.1; echo late) &",
         "kill -SEGV $$",
         "trap",
         "ulimit -a",
@@ -225,6 +228,54 @@ def test_all_forks_are_ended_together(loaded: ProcessRunner, tmp_path: Path) -> 
     assert (tmp_path / "ended").read_text() == "ended\n"
     with pytest.raises(KeyboardInterrupt):
         loaded.run(_shell("exit 0"))
+
+
+WRAPPER = """\
+#include <unistd.h>
+int main(int count, char **words) {
+  char *all[8] = {"/bin/sh", "-c", "echo wrapped; eval \\"$0\\"", words[count - 1]};
+  return count > 1 ? execv(*all, all) : execl("/bin/sh", "sh", "-c", ":", NULL);
+}
+"""
+
+
+def test_a_static_wrapper_is_started(library: Path, tmp_path: Path) -> None:
+    source, wrapper = tmp_path / "wrapper.c", tmp_path / "wrapper"
+    source.write_text(WRAPPER)
+    build = ("/usr/lib/llvm-22/bin/clang", "-static", source, "-o", wrapper)
+    subprocess.run(build, check=True)
+    name = str(wrapper)
+    # The library is loaded into what the wrapper starts, which is not the program.
+    runner = ProcessRunner(ForkServers(library, {name: (name, PROGRAM)}))
+    assert runner.run(Command((name, "-c", "echo here"))).stdout == "wrapped\nhere\n"
+    runner.close()
+    assert not can_be_forked(wrapper)
+
+
+def test_words_are_spelled_as_the_file_system_does(
+    loaded: ProcessRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsencode", lambda text: text.encode("latin-1"))
+    fork = loaded.run(_shell("printf é"))
+    assert fork.stdout == "\udce9"
+
+
+def test_an_answer_that_nobody_waits_for_ends_no_server(
+    loaded: ProcessRunner, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    server = _parent(loaded)
+    assert loaded.fork_servers is not None
+    found = loaded.fork_servers.find(SHELL, dict(os.environ), lambda *_: lambda: None)
+    assert found is not None
+    fork = found[0].fork(PROGRAM, (SHELL, "-c", "read x <go"), dict(os.environ), tmp_path)
+    assert fork is not None
+    fork.close()
+    ended = os.pidfd_open(fork.pid)
+    (tmp_path / "go").write_text("")
+    select.select((ended,), (), ())
+    os.close(ended)
+    assert _parent(loaded) == server
 
 
 def test_scripts_and_odd_names_are_left_alone(tmp_path: Path) -> None:

@@ -77,6 +77,10 @@ def test_kernels_take_global_pointers_and_bytes_and_use_generic_pointers() -> No
         ("%2 = load bfloat, ptr %0", "%v2 = load i16, ptr addrspace(4) %v0"),
         ("store bfloat 0xR3FC0, ptr %0", "store i16 16320, ptr addrspace(4) %v0"),
         (
+            "%2 = phi bfloat [ %1, %a ], [ 0xR3FC0, %b ]",
+            "%v2 = phi i16 [ %v1, %a ], [ 16320, %b ]",
+        ),
+        (
             'call void @"ptr x"(ptr %0)',
             'call spir_func void @"ptr x"(ptr addrspace(4) %v0)',
         ),

@@ -122,6 +122,8 @@ def test_a_release_is_chosen_among_what_is_installed(project: Path) -> None:
         "-Xdevice-opt -B.",
         "-Wl,-Map=/home/user/.profile",
         "-Xptxas -o -Xptxas ../../file",
+        "-Wp,-dependency-file,../../file",
+        "-Wa,-o,../../file",
     ],
 )
 def test_the_manifest_of_a_project_chooses_no_program(

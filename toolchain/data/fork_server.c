@@ -4,10 +4,13 @@
    file. The server loads the tool once. For each request it forks, and the fork runs main() with the arguments,
    environment, directory and outputs of the request. The fuzzer AFL does the same.
 
-   A request is one message on the socket whose descriptor is in MLIR_OFFLOAD_FORK_SERVER: `struct request`,
-   followed by the arguments and the environment as NUL-terminated strings. Four descriptors are attached: the
-   directory, standard output, standard error, and a pipe for the answers. An answer is an int32_t: first the
-   process ID (0 if the fork failed), later the status from waitpid(). The server exits when the socket is closed.
+   MLIR_OFFLOAD_FORK_SERVER contains the descriptor of a socket, and device and inode of the program to serve: a
+   statically linked wrapper passes LD_PRELOAD on to the program that it starts.
+
+   A request is one message on the socket: `struct request`, followed by the arguments and the environment as
+   NUL-terminated strings. Four descriptors are attached: the directory, standard output, standard error, and a pipe
+   for the answers. An answer is an int32_t: first the process ID (0 if the fork failed), later the status from
+   waitpid(). The server exits when the socket is closed.
 
    toolchain/fork_server.py is the client. */
 #define _GNU_SOURCE
@@ -16,10 +19,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -128,11 +133,13 @@ static ssize_t receive(int socket, int descriptors[DESCRIPTORS]) {
 
 /* Process requests until the socket is closed. Returns only in forks, with the exit status of main(). */
 static int serve(int socket) {
-  sigset_t children, before;
-  sigemptyset(&children);
-  sigaddset(&children, SIGCHLD);
-  sigprocmask(SIG_BLOCK, &children, &before);
-  int ends = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
+  sigset_t heard, before;
+  sigemptyset(&heard);
+  sigaddset(&heard, SIGCHLD);
+  /* Raised by an answer to a caller that has ended. */
+  sigaddset(&heard, SIGPIPE);
+  sigprocmask(SIG_BLOCK, &heard, &before);
+  int ends = signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
   if (ends < 0)
     _exit(1);
   for (;;) {
@@ -179,9 +186,20 @@ static int serve(int socket) {
   }
 }
 
+/* Return the socket if this is the program that is meant, else -1. */
+static int find_socket(void) {
+  const char *text = getenv(SOCKET_VARIABLE);
+  unsigned long long device, inode;
+  int socket;
+  struct stat own;
+  if (!text || sscanf(text, "%d %llu %llu", &socket, &device, &inode) != 3 || stat("/proc/self/exe", &own) != 0)
+    return -1;
+  return own.st_dev == device && own.st_ino == inode ? socket : -1;
+}
+
 static int server_main(int count, char **arguments, char **variables) {
-  const char *socket = getenv(SOCKET_VARIABLE);
-  return socket ? serve(atoi(socket)) : main_of_program(count, arguments, variables);
+  int socket = find_socket();
+  return socket >= 0 ? serve(socket) : main_of_program(count, arguments, variables);
 }
 
 int __libc_start_main(main_function *program, int count, char **arguments, void (*init)(void), void (*fini)(void),

@@ -13,6 +13,8 @@ from mlir_offload.toolchain.pattern import ir_pattern
 
 _TYPE = ir_pattern("bfloat")
 _HEXADECIMAL = ir_pattern("bfloat 0xR`bits:word`")
+# Of a phi, whose values have no type of their own.
+_INCOMING = ir_pattern("[ 0xR`bits:word`,")
 _DECIMAL = ir_pattern("bfloat `number:float`")
 _COMPUTES = ir_pattern(
     " `fadd|fsub|fmul|fdiv|frem|fneg|fcmp|fpext|fptrunc|sitofp|uitofp|fptosi|fptoui|atomicrmw f``word?` "
@@ -31,6 +33,7 @@ def without_bfloat(line: str) -> str:
         msg = f"an operation on bf16 is not supported for spirv64: {line.strip()}"
         raise SourceError(msg, hint="compute with f32: arith.extf before, arith.truncf after")
     line = _HEXADECIMAL.sub(lambda match: f"i16 {int(match['bits'], 16)}", line)
+    line = _INCOMING.sub(lambda match: f"[ {int(match['bits'], 16)},", line)
     return _TYPE.sub("i16", _DECIMAL.sub(_integer, line))
 
 
