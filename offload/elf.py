@@ -202,10 +202,14 @@ class ElfFile(Struct):
     def starting(self, prefixes: tuple[bytes, ...]) -> tuple[ElfSection, ...]:
         """Return the sections whose names, with the NUL that ends them, begin so."""
         names = self.names.data if self.names else b""
-        found = [
-            number for number, row in enumerate(self.rows) if names.startswith(prefixes, row[0])
-        ]
-        return tuple(map(self.section, found))
+        # Most objects have few of the sections that are looked for.
+        present = tuple([prefix for prefix in prefixes if prefix in names])
+        if not present:
+            return ()
+        rows = enumerate(self.rows)
+        return tuple(
+            [self.section(number) for number, row in rows if names.startswith(present, row[0])]
+        )
 
     def of_type(self, kind: SectionType) -> Iterator[ElfSection]:
         """Return the sections of a type."""

@@ -31,6 +31,8 @@ WORD_BYTES = 2 * VBR_BYTES
 _MIN_WIDTH, _MAX_WIDTH = 2, 32
 # Of a block's number in chunks of 8 bits, or of the width behind it in chunks of 4, there is more.
 _CONTINUED = 0x880
+# An array that is kept once it is decoded.
+_SHORT = 64
 _ENTRY_BYTES, _FEW_ENTRIES = 4, 4096
 _FIXED, _CHAR6 = Encoding.FIXED, Encoding.CHAR6
 
@@ -57,23 +59,17 @@ class LongArray(Struct, frozen=True):
     element: Field
 
 
-class Record:
+class Record(Struct, eq=False):
     """One record; what it represents is `code`, numbered for each kind of block.
 
-    Its constructor takes the code out of the scalars.
+    Its array is decoded when it is asked for.
     """
 
-    __slots__ = ("_array", "_scalars", "_stream", "code", "position")
-
-    def __init__(
-        self, stream: BitStream, position: int, scalars: list[int], array: LongArray | None
-    ) -> None:
-        """Take the code from the scalars; the array is decoded when it is asked for."""
-        self.code = scalars.pop(0)
-        self.position = position
-        self._stream = stream
-        self._scalars = scalars
-        self._array = array
+    code: int
+    position: int
+    _stream: BitStream
+    _scalars: list[int]
+    _array: LongArray | None = None
 
     @property
     def count(self) -> int:
@@ -86,7 +82,10 @@ class Record:
         if self._array is None:
             return self._scalars
         decoded = self._stream.decode(self._array)
-        return [*self._scalars, *decoded] if self._scalars else decoded
+        if self._array.count > _SHORT:
+            return [*self._scalars, *decoded] if self._scalars else decoded
+        self._scalars, self._array = [*self._scalars, *decoded], None
+        return self._scalars
 
     def operand(self, place: int, field: str) -> int:
         """Return one operand. Raises VerificationError naming `field` where there is none."""
@@ -185,13 +184,11 @@ class BitStream:
         return self.view.malformed(position >> 3, f"{field} (bit {position & 7})", reason)
 
 
-def block_at(stream: BitStream, position: int, limit: int) -> Block:
+def block_at(stream: BitStream, position: int, limit: int, word: int) -> Block:
     """Return the block whose number and size stand at a position, behind the abbreviation number.
 
-    Raises VerificationError where it would not end before `limit`.
+    `word` are the bits there. Raises VerificationError where it would not end before `limit`.
     """
-    at = position >> 3
-    word = int.from_bytes(stream.data[at : at + WORD_BYTES], "little") >> (position & 7)
     if word & _CONTINUED:
         try:
             number, used = vbr(word, 8)
@@ -216,6 +213,7 @@ def outer_block(stream: BitStream, position: int) -> Block:
 
     Raises VerificationError where none does.
     """
-    if bits(stream.data, position, _MIN_WIDTH) != ENTER_BLOCK:
+    word = bits(stream.data, position, 8 * WORD_BYTES)
+    if word & (1 << _MIN_WIDTH) - 1 != ENTER_BLOCK:
         raise stream.malformed(position, "stream", "no block begins here")
-    return block_at(stream, position + _MIN_WIDTH, stream.size)
+    return block_at(stream, position + _MIN_WIDTH, stream.size, word >> _MIN_WIDTH)

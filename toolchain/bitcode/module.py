@@ -69,7 +69,8 @@ class ModuleContent(Struct, frozen=True):
 class BitcodeModule(Struct, frozen=True):
     """One module.
 
-    `producer` is what wrote it, as it says; `version` is that of the format of its records. `symbols`
+    `producer` is what wrote it, as it says; `version` is that of the format of its records; `source` names
+    the file that it was compiled from. `symbols`
     are functions, variables and aliases in the order that gives them their numbers as values.
     `thin_summary` and `full_summary` are the versions of its summaries for link-time optimisation,
     None where there is none.
@@ -80,13 +81,18 @@ class BitcodeModule(Struct, frozen=True):
     version: int
     triple: str
     data_layout: str
-    source_file: str
+    source: Record | None
     types: TypeTable
     attributes: AttributeTable
     symbols: tuple[Symbol, ...]
     thin_summary: int | None
     full_summary: int | None
     content: ModuleContent
+
+    @property
+    def source_file(self) -> str:
+        """Return the name of the file that the module was compiled from."""
+        return self.source.string() if self.source else ""
 
     @property
     def functions(self) -> Iterator[BitcodeFunction]:
@@ -203,7 +209,7 @@ def _outer_modules(stream: BitStream, blocks: Sequence[Block]) -> list[_OuterMod
     return modules
 
 
-_TEXTS = frozenset({ModuleCode.TRIPLE, ModuleCode.DATA_LAYOUT, ModuleCode.SOURCE_FILE})
+_TEXTS = frozenset({ModuleCode.TRIPLE, ModuleCode.DATA_LAYOUT})
 
 
 class _Front(Struct, frozen=True):
@@ -217,6 +223,7 @@ class _Front(Struct, frozen=True):
     position: int
     version: int
     texts: Mapping[int, str]
+    source: Record | None
     blocks: Sequence[Block]
     shared: Mapping[int, Sequence[Abbreviation]]
     abbreviations: Sequence[Abbreviation]
@@ -242,13 +249,17 @@ class _ModuleWalk:
     def __init__(self, stream: BitStream, module: Block, names: StringTable) -> None:
         self.version = 0
         self.texts: dict[int, str] = {}
+        self.source: Record | None = None
         self.types: TypeTable | None = None
         self.symbols: list[Symbol] = []
         self._stream = stream
         self._names = names
         self._sections: list[str] = []
         self._blocks: dict[int, list[Block]] = {}
-        for entry in self._rest(BlockReader(stream, module)):
+        self._global_reader: GlobalReader | None = None
+        reader = BlockReader(stream, module)
+        is_known = self._pass_front(reader)
+        for entry in reader:
             if isinstance(entry, Block):
                 self._take_block(entry)
             elif entry.code in _GLOBALS:
@@ -256,28 +267,27 @@ class _ModuleWalk:
                 self.symbols.append(self._globals(entry).read(entry))
             else:
                 self._take_record(entry)
+                if entry.code == ModuleCode.DATA_LAYOUT and not is_known:
+                    self._note_front(reader)
 
-    def _rest(self, reader: BlockReader) -> Iterator[Record | Block]:
-        """Return the entries of a module without those that are known from another one."""
-        stream, module = self._stream, reader.block
-        known = next((one for one in _fronts if one.is_of(stream, module)), None)
-        if known:
-            self.version, self.texts = known.version, dict(known.texts)
-            stream.shared = {number: list(found) for number, found in known.shared.items()}
-            reader.resume(known.position, known.abbreviations)
-            for block in known.blocks:
-                self._take_block(block)
-            yield from reader
-            return
-        for entry in reader:
-            yield entry
-            is_layout = isinstance(entry, Record) and entry.code == ModuleCode.DATA_LAYOUT
-            if is_layout and reader.position - module.begin < _FRONT_BITS:
-                self._note_front(reader)
+    def _pass_front(self, reader: BlockReader) -> bool:
+        """Take what is known of another module that begins alike; return whether there is one."""
+        stream = self._stream
+        for known in _fronts:
+            if known.is_of(stream, reader.block):
+                self.version, self.texts = known.version, dict(known.texts)
+                self.source = known.source
+                stream.shared = {number: list(found) for number, found in known.shared.items()}
+                reader.resume(known.position, known.abbreviations)
+                for block in known.blocks:
+                    self._take_block(block)
+                return True
+        return False
 
     def _note_front(self, reader: BlockReader) -> None:
         stream, module = self._stream, reader.block
-        if self.symbols or self._sections:
+        is_long = reader.position - module.begin >= _FRONT_BITS
+        if is_long or self.symbols or self._sections:
             return
         front = _Front(
             module,
@@ -285,6 +295,7 @@ class _ModuleWalk:
             reader.position,
             self.version,
             dict(self.texts),
+            self.source,
             [block for blocks in self._blocks.values() for block in blocks],
             {number: tuple(found) for number, found in stream.shared.items()},
             reader.definitions,
@@ -310,20 +321,26 @@ class _ModuleWalk:
     def _take_record(self, record: Record) -> None:
         if record.code in _TEXTS:
             self.texts[record.code] = record.string()
+        elif record.code == ModuleCode.SOURCE_FILE:
+            self.source = record
         elif record.code == ModuleCode.SECTION_NAME:
             record.keep()
             self._sections.append(record.string())
         elif record.code == ModuleCode.VERSION:
-            self.version = record.operand(0, "version")
+            self.version, self._global_reader = record.operand(0, "version"), None
             if self.version > _NEWEST_VERSION:
                 reason = f"version {self.version}; the newest that is known is {_NEWEST_VERSION}"
                 raise record.malformed(reason)
 
     def _globals(self, record: Record) -> GlobalReader:
-        if self.types is None:
-            reason = "it precedes the table of types"
-            raise record.malformed(reason)
-        return GlobalReader(self.version, self.types, self._sections, self._names)
+        if self._global_reader is None:
+            if self.types is None:
+                reason = "it precedes the table of types"
+                raise record.malformed(reason)
+            # It sees the sections that are named later, too.
+            names = self._names
+            self._global_reader = GlobalReader(self.version, self.types, self._sections, names)
+        return self._global_reader
 
 
 def _read_module(stream: BitStream, outer: _OuterModule, names: StringTable) -> BitcodeModule:
@@ -337,7 +354,7 @@ def _read_module(stream: BitStream, outer: _OuterModule, names: StringTable) -> 
         version=walk.version,
         triple=walk.texts.get(ModuleCode.TRIPLE, ""),
         data_layout=walk.texts.get(ModuleCode.DATA_LAYOUT, ""),
-        source_file=walk.texts.get(ModuleCode.SOURCE_FILE, ""),
+        source=walk.source,
         types=walk.types,
         attributes=read_attributes(
             stream, walk.blocks(BlockId.ATTRIBUTE_GROUP), walk.blocks(BlockId.ATTRIBUTE)

@@ -45,6 +45,15 @@ _SIGN = 1
 _ACQUIRE = 3
 
 
+# As plain numbers: a member of an enumeration takes longer to name than to compare.
+_BODY, _METADATA = BlockId.FUNCTION.value, BlockId.METADATA.value
+_SET_TYPE, _INTEGER, _CAST = (
+    code.value for code in (ConstantCode.SET_TYPE, ConstantCode.INTEGER, ConstantCode.CAST)
+)
+# The names of the values of a function: LLVM refuses blocks in such a block.
+_WITHOUT_BLOCKS = frozenset({BlockId.VALUE_SYMBOLS.value})
+
+
 class FunctionCode(IntEnum):
     """Records in the body of a function that have changed with the releases."""
 
@@ -69,18 +78,23 @@ _RANGE = 4
 _EXPLICIT_TYPE, _FAST_MATH = 1 << 15, 1 << 17
 
 
+_Look = Callable[["_RecordWalk", Record, str], None]
+
+
 def check_records(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """Return what the consumer's reader does not know, each once, with a function where it is."""
     limits = load_limits()
+    nodes = RetainedNodes(_newer_nodes(consumer.llvm))
     fence_since = limits.back_end_since(module.triple, "fence")
-    walk = _RecordWalk(module, consumer, limits, fence_since)
+    newest = newest_numbers(consumer.llvm)
+    walk = _RecordWalk(module, consumer, limits, newest, _looks(consumer.llvm), nodes, fence_since)
     for block in module.content.constants:
         walk.enter(block, "")
     for block in module.content.metadata:
         walk.enter(block, "")
-    defined = (function.name for function in module.functions if not function.is_declaration)
-    for name, body in zip(defined, module.content.bodies, strict=False):
-        walk.enter(body, name)
+    defined = (function for function in module.functions if not function.is_declaration)
+    for one, body in zip(defined, module.content.bodies, strict=False):
+        walk.enter(body, one.name)
     yield from walk.found.values()
 
 
@@ -90,7 +104,11 @@ class _RecordWalk(Struct):
     module: BitcodeModule
     consumer: Consumer
     limits: LimitsTable
-    fence_since: int = 0
+    newest: Mapping[str, int]
+    # What looks at the records of each kind of block.
+    looks: Mapping[int, _Look]
+    nodes: RetainedNodes
+    fence_since: int
     # The type of the constants that follow.
     type: int = 0
     # How many instructions there are so far in the function, which of them load, and which calls return vectors.
@@ -98,59 +116,43 @@ class _RecordWalk(Struct):
     loads: set[int] = field(default_factory=set)
     vectors: set[int] = field(default_factory=set)
     found: dict[tuple[str, str], Skew] = field(default_factory=dict)
-    nodes: RetainedNodes = field(default_factory=lambda: RetainedNodes({}))
-
-    looks: dict[int, Callable[[Record, str], None]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Choose what looks at the records of each kind of block."""
-        self.looks = {
-            BlockId.CONSTANTS: self._constant,
-            BlockId.METADATA: self._metadata,
-            BlockId.FUNCTION: self._instruction,
-        }
-        release, limits = self.consumer.llvm, self.limits
-        self.nodes = RetainedNodes(_newer_nodes(release))
-        if release >= limits.noundef_of_loads_since or release < limits.vector_range_since:
-            self.looks |= {
-                BlockId.FUNCTION: self._counted,
-                BlockId.METADATA_ATTACHMENT: self._attachment,
-            }
 
     def enter(self, block: Block, function: str, depth: int = 0) -> None:
         """Look at all records of a block, and of those in it."""
-        if block.number == BlockId.FUNCTION:
+        kind = block.number
+        look = self.looks.get(kind)
+        if look is None and kind in _WITHOUT_BLOCKS:
+            return
+        outer = self.nodes
+        if kind == _BODY:
             self.instructions = 0
             self.loads.clear()
             self.vectors.clear()
-        outer = self.nodes
-        if depth and block.number == BlockId.METADATA:
+        elif depth and kind == _METADATA:
             self.nodes = outer.inner()
-        look = self.looks.get(block.number)
         for entry in BlockReader(self.module.content.stream, block):
             if isinstance(entry, Block):
                 if depth < _DEEPEST:
                     self.enter(entry, function, depth + 1)
             elif look is not None:
-                look(entry, function)
-        if block.number == BlockId.METADATA:
+                look(self, entry, function)
+        if kind == _METADATA:
             for row in sorted(self.nodes.unread(), key=lambda row: row.code):
                 self._add("BC034", f"{row.node} in retainedNodes", function, {"needed": row.since})
         self.nodes = outer
 
     def _constant(self, record: Record, function: str) -> None:
-        if record.code == ConstantCode.SET_TYPE:
+        code = record.code
+        if code == _SET_TYPE:
             self.type = record.operand(0, "type")
-        elif record.code == ConstantCode.INTEGER:
+        elif code == _INTEGER:
             self._integer(record, function)
-        elif record.code == ConstantCode.CAST:
+        elif code == _CAST:
             opcode = record.operand(0, "opcode")
-            if opcode > self._newest("cast_opcodes"):
+            if opcode > self.newest["cast_opcodes"]:
                 self._constant_found(_CONVERSIONS.get(opcode, "a conversion"), record, function)
-        elif record.code > self._newest("constant_codes"):
-            self._constant_found(
-                _CONSTANTS.get(record.code, "of a later release"), record, function
-            )
+        elif code > self.newest["constant_codes"]:
+            self._constant_found(_CONSTANTS.get(code, "of a later release"), record, function)
 
     def _integer(self, record: Record, function: str) -> None:
         since = self.limits.sign_extended_since
@@ -199,7 +201,7 @@ class _RecordWalk(Struct):
         look = _INSTRUCTIONS.get(record.code)
         if look is not None:
             look(self, record, function)
-        elif record.code > self._newest("function_codes"):
+        elif record.code > self.newest["function_codes"]:
             needed = self.limits.newest["function_codes"].first_release(record.code)
             is_debug = record.code in _DEBUG_RECORDS
             construct = "#dbg_value" if is_debug else f"record {record.code}"
@@ -250,7 +252,7 @@ class _RecordWalk(Struct):
     def _conversion(self, record: Record, function: str) -> None:
         place = 2 + _is_forward(record.operand(0, "value"))
         opcode = record.operand(place, "opcode")
-        if opcode > self._newest("cast_opcodes"):
+        if opcode > self.newest["cast_opcodes"]:
             name = _CONVERSIONS.get(opcode, f"conversion {opcode}")
             self._add(
                 "BC021",
@@ -276,7 +278,7 @@ class _RecordWalk(Struct):
         place = 1 + _is_forward(record.operand(0, "pointer"))
         place += 1 + _is_forward(record.operand(place, "value"))
         operation = record.operand(place, "operation")
-        if operation > self._newest("atomic_operations"):
+        if operation > self.newest["atomic_operations"]:
             name = f"atomicrmw {_OPERATIONS.get(operation, operation)}"
             self._add(
                 "BC021",
@@ -285,15 +287,12 @@ class _RecordWalk(Struct):
                 {"needed": self.limits.newest["atomic_operations"].first_release(operation)},
             )
 
-    def _newest(self, name: str) -> int:
-        return newest_numbers(self.consumer.llvm)[name]
-
     def _add(self, rule: str, construct: str, function: str, values: dict[str, object]) -> None:
         values |= {"construct": construct, "consumer": self.consumer.llvm}
         self.found.setdefault((rule, construct), Skew(rule, values, function))
 
 
-_INSTRUCTIONS: dict[int, Callable[[_RecordWalk, Record, str], None]] = {
+_INSTRUCTIONS: dict[int, _Look] = {
     FunctionCode.GET_ELEMENT_POINTER: _RecordWalk._address,  # noqa: SLF001 (of this module)
     FunctionCode.CAST: _RecordWalk._conversion,  # noqa: SLF001
     FunctionCode.COMPARE: _RecordWalk._comparison,  # noqa: SLF001
@@ -302,6 +301,26 @@ _INSTRUCTIONS: dict[int, Callable[[_RecordWalk, Record, str], None]] = {
     FunctionCode.LOAD_ATOMIC: _RecordWalk._ordered,  # noqa: SLF001
     FunctionCode.STORE_ATOMIC: _RecordWalk._ordered,  # noqa: SLF001
 }
+
+
+_LOOKS: dict[int, _Look] = {
+    BlockId.CONSTANTS: _RecordWalk._constant,  # noqa: SLF001
+    BlockId.METADATA: _RecordWalk._metadata,  # noqa: SLF001
+    BlockId.FUNCTION: _RecordWalk._instruction,  # noqa: SLF001
+}
+# Where attachments of instructions matter, these are counted.
+_COUNTING: dict[int, _Look] = {
+    **_LOOKS,
+    BlockId.FUNCTION: _RecordWalk._counted,  # noqa: SLF001
+    BlockId.METADATA_ATTACHMENT: _RecordWalk._attachment,  # noqa: SLF001
+}
+
+
+@cache
+def _looks(release: int) -> Mapping[int, _Look]:
+    limits = load_limits()
+    is_counting = release >= limits.noundef_of_loads_since or release < limits.vector_range_since
+    return _COUNTING if is_counting else _LOOKS
 
 
 @cache
