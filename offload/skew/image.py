@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from msgspec import Struct
+
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.container.contents import Image
 from mlir_offload.offload.container.file_form import FileForm
 from mlir_offload.offload.device import amdgpu_processor, code_object
 from mlir_offload.offload.device import code as device_code
@@ -22,8 +23,6 @@ from mlir_offload.toolchain.skew import text as ir_text
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.target import sm_number
 
-BINARY_FORM = "offload binary"
-"""What the readers of containers call those of LLVM."""
 _NVIDIA, _AMD = "nvptx", "amdgcn"
 _DEVICES = (_NVIDIA, _AMD)
 _LIBDEVICE = "__nv_"
@@ -31,12 +30,21 @@ _OLDEST_ABI = 15
 _SM = pattern(r"sm_\d{1,4}[af]?")
 
 
+class ImagePlace(Struct, frozen=True):
+    """What is said of a device image where it lies; `version` is that of LLVM's container, None for another."""
+
+    triple: str
+    arch: str
+    version: int | None
+
+
 def check_image(
-    image: Image, form: FileForm, content: ByteView, consumer: Consumer
+    image: ImagePlace, form: FileForm, content: ByteView, consumer: Consumer
 ) -> Iterator[Skew]:
     """Return all that the consumer would refuse or misread in a device image."""
-    yield from _container(image, consumer)
-    is_packaged = image.container is not None and image.container.form == BINARY_FORM
+    is_packaged = image.version is not None
+    if is_packaged and consumer.llvm >= _OLDEST_ABI:
+        yield from _container(image, consumer)
     if form is FileForm.BITCODE:
         for module in read_bitcode_modules(content):
             yield from check_device_module(module, consumer, image.arch)
@@ -64,13 +72,10 @@ def check_device_module(
     yield from _archs([arch, *_target_cpus(module)], module.triple, consumer)
 
 
-def _container(image: Image, consumer: Consumer) -> Iterator[Skew]:
-    container = image.container
-    if container is None or container.form != BINARY_FORM or consumer.llvm < _OLDEST_ABI:
-        return
+def _container(image: ImagePlace, consumer: Consumer) -> Iterator[Skew]:
     known = load_abi(consumer.llvm).container_versions
-    if container.version not in known:
-        values: dict[str, object] = {"version": container.version, "consumer": consumer.llvm}
+    if image.version not in known:
+        values: dict[str, object] = {"version": image.version, "consumer": consumer.llvm}
         yield Skew("OF001", values | {"known": ", ".join(map(str, known))})
     if image.triple.startswith(_NVIDIA) and consumer.cuda is not None:
         cuda = consumer.cuda.version

@@ -14,7 +14,6 @@ from msgspec import Struct
 from mlir_offload.toolchain.bitcode.abbrev import Abbreviation, Encoding, Field
 from mlir_offload.toolchain.bitcode.bit_array import (
     VBR_BYTES,
-    bits,
     char6,
     fixed_numbers,
     vbr,
@@ -209,11 +208,12 @@ def block_at(stream: BitStream, position: int, limit: int, word: int) -> Block:
 
 
 def outer_block(stream: BitStream, position: int) -> Block:
-    """Return the block that begins at a position, outside of all others.
+    """Return the block that begins at a position, a whole byte, outside of all others.
 
     Raises VerificationError where none does.
     """
-    word = bits(stream.data, position, 8 * WORD_BYTES)
+    at = position >> 3
+    word = int.from_bytes(stream.data[at : at + WORD_BYTES], "little")
     if word & (1 << _MIN_WIDTH) - 1 != ENTER_BLOCK:
         raise stream.malformed(position, "stream", "no block begins here")
     return block_at(stream, position + _MIN_WIDTH, stream.size, word >> _MIN_WIDTH)

@@ -8,15 +8,14 @@ are damaged may crash. Bodies of functions, constants and metadata are passed ov
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.toolchain.bitcode.abbrev import Abbreviation
 from mlir_offload.toolchain.bitcode.attribute import AttributeTable, read_attributes
-from mlir_offload.toolchain.bitcode.bit_array import bits
 from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, Record, outer_block
 from mlir_offload.toolchain.bitcode.block_reader import BlockReader, records_of
 from mlir_offload.toolchain.bitcode.code import (
@@ -66,7 +65,7 @@ class ModuleContent(Struct, frozen=True):
     bodies: tuple[Block, ...]
 
 
-class BitcodeModule(Struct, frozen=True):
+class BitcodeModule(Struct, frozen=True, dict=True):
     """One module.
 
     `producer` is what wrote it, as it says; `version` is that of the format of its records; `source` names
@@ -94,10 +93,10 @@ class BitcodeModule(Struct, frozen=True):
         """Return the name of the file that the module was compiled from."""
         return self.source.string() if self.source else ""
 
-    @property
-    def functions(self) -> Iterator[BitcodeFunction]:
+    @cached_property
+    def functions(self) -> tuple[BitcodeFunction, ...]:
         """Return the functions, declarations included."""
-        return (symbol for symbol in self.symbols if isinstance(symbol, BitcodeFunction))
+        return tuple([symbol for symbol in self.symbols if isinstance(symbol, BitcodeFunction)])
 
     @property
     def variables(self) -> Iterator[BitcodeVariable]:
@@ -175,10 +174,11 @@ def outer_blocks(stream: BitStream) -> list[Block]:
     position = 8 * len(MAGIC)
     while position + 64 <= stream.size:
         # Modules that are joined keep their magic; what fills up the end of a file is zero.
-        word = bits(stream.data, position, 32)
-        if word == int.from_bytes(MAGIC, "little"):
+        at = position >> 3
+        word = stream.data[at : at + len(MAGIC)]
+        if word == MAGIC:
             position += 32
-        elif not word and not any(stream.data[position >> 3 :]):
+        elif not any(word) and not any(stream.data[at:]):
             break
         else:
             stream.keep(position)
@@ -209,7 +209,8 @@ def _outer_modules(stream: BitStream, blocks: Sequence[Block]) -> list[_OuterMod
     return modules
 
 
-_TEXTS = frozenset({ModuleCode.TRIPLE, ModuleCode.DATA_LAYOUT})
+# As plain numbers, which are quicker to name than members of an enumeration.
+_TYPE, _DATA_LAYOUT = BlockId.TYPE.value, ModuleCode.DATA_LAYOUT.value
 
 
 class _Front(Struct, frozen=True):
@@ -266,8 +267,10 @@ class _ModuleWalk:
                 entry.keep()
                 self.symbols.append(self._globals(entry).read(entry))
             else:
-                self._take_record(entry)
-                if entry.code == ModuleCode.DATA_LAYOUT and not is_known:
+                take = self._TAKEN.get(entry.code)
+                if take is not None:
+                    take(self, entry)
+                if entry.code == _DATA_LAYOUT and not is_known:
                     self._note_front(reader)
 
     def _pass_front(self, reader: BlockReader) -> bool:
@@ -313,24 +316,34 @@ class _ModuleWalk:
     def _take_block(self, block: Block) -> None:
         self._stream.keep(block.begin)
         self._blocks.setdefault(block.number, []).append(block)
-        if block.number == BlockId.TYPE:
+        if block.number == _TYPE:
             if self.types:
                 raise self._stream.malformed(block.begin, "module", "it has two tables of types")
             self.types = TypeTable(BlockReader(self._stream, block))
 
-    def _take_record(self, record: Record) -> None:
-        if record.code in _TEXTS:
-            self.texts[record.code] = record.string()
-        elif record.code == ModuleCode.SOURCE_FILE:
-            self.source = record
-        elif record.code == ModuleCode.SECTION_NAME:
-            record.keep()
-            self._sections.append(record.string())
-        elif record.code == ModuleCode.VERSION:
-            self.version, self._global_reader = record.operand(0, "version"), None
-            if self.version > _NEWEST_VERSION:
-                reason = f"version {self.version}; the newest that is known is {_NEWEST_VERSION}"
-                raise record.malformed(reason)
+    def _take_text(self, record: Record) -> None:
+        self.texts[record.code] = record.string()
+
+    def _take_source(self, record: Record) -> None:
+        self.source = record
+
+    def _take_section(self, record: Record) -> None:
+        record.keep()
+        self._sections.append(record.string())
+
+    def _take_version(self, record: Record) -> None:
+        self.version, self._global_reader = record.operand(0, "version"), None
+        if self.version > _NEWEST_VERSION:
+            reason = f"version {self.version}; the newest that is known is {_NEWEST_VERSION}"
+            raise record.malformed(reason)
+
+    _TAKEN: Mapping[int, Callable[[_ModuleWalk, Record], None]] = {
+        ModuleCode.TRIPLE: _take_text,
+        ModuleCode.DATA_LAYOUT: _take_text,
+        ModuleCode.SOURCE_FILE: _take_source,
+        ModuleCode.SECTION_NAME: _take_section,
+        ModuleCode.VERSION: _take_version,
+    }
 
     def _globals(self, record: Record) -> GlobalReader:
         if self._global_reader is None:
@@ -360,8 +373,8 @@ def _read_module(stream: BitStream, outer: _OuterModule, names: StringTable) -> 
             stream, walk.blocks(BlockId.ATTRIBUTE_GROUP), walk.blocks(BlockId.ATTRIBUTE)
         ),
         symbols=_named(walk),
-        thin_summary=_summary_version(walk.records(BlockId.SUMMARY)),
-        full_summary=_summary_version(walk.records(BlockId.FULL_LTO_SUMMARY)),
+        thin_summary=_summary_version(stream, walk.blocks(BlockId.SUMMARY)),
+        full_summary=_summary_version(stream, walk.blocks(BlockId.FULL_LTO_SUMMARY)),
         content=ModuleContent(
             stream,
             outer.module,
@@ -410,14 +423,15 @@ def _identification(records: Iterable[Record]) -> tuple[str, int]:
 
 
 def _read_strings(stream: BitStream, block: Block | None) -> bytes:
-    if block is None:
-        return b""
-    record = next(BlockReader(stream, block).records(), None)
-    return record.text() if record else b""
+    if block is not None:
+        for entry in BlockReader(stream, block):
+            if isinstance(entry, Record):
+                return entry.text()
+    return b""
 
 
-def _summary_version(records: Iterator[Record]) -> int | None:
-    for record in records:
+def _summary_version(stream: BitStream, blocks: Sequence[Block]) -> int | None:
+    for record in records_of(stream, blocks) if blocks else ():
         if record.code == SummaryCode.VERSION:
             return record.operand(0, "version of the summary")
     return None
