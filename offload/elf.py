@@ -35,6 +35,7 @@ _VISIBLE_BINDINGS = (1, _WEAK)
 # an attack on the time that reading takes.
 _NAME_BYTES_PER_BYTE = 64
 _LONGEST_NAME = 1 << 16
+_SMALL_BYTES = 1 << 20
 
 
 class ElfType(IntEnum):
@@ -171,6 +172,8 @@ class ElfFile(Struct):
     names: StringTable | None = None
     _sections: tuple[ElfSection, ...] | None = None
     _strings: dict[int, StringTable] = field(default_factory=dict)
+    # The sections that are loaded with a program: number, begin and end.
+    _allocated: tuple[tuple[int, int, int], ...] | None = None
 
     @property
     def sections(self) -> tuple[ElfSection, ...]:
@@ -241,15 +244,14 @@ class ElfFile(Struct):
     ) -> Iterator[ElfSymbol]:
         """Return the symbols of a symbol table, in their order: those whose names begin so."""
         names = self.strings(section.link)
-        for name, info, other, index, value, size in self._symbol_rows(section):
-            if prefixes and not (names and names.data.startswith(prefixes, name)):
-                continue
+        view = self.content(section)
+        rows = view.table(_SYMBOL, 0, view.size // _SYMBOL.size, f"section {section.name}")
+        if prefixes:
+            begins = names.data.startswith if names else b"".startswith
+            rows = iter([row for row in rows if begins(prefixes, row[0])])
+        for name, info, other, index, value, size in rows:
             text = names.text_at(name) if names is not None else ""
             yield ElfSymbol(text, info, other, _place(index), value, size)
-
-    def _symbol_rows(self, section: ElfSection) -> Iterator[tuple[int, ...]]:
-        view = self.content(section)
-        return view.table(_SYMBOL, 0, view.size // _SYMBOL.size, f"section {section.name}")
 
     def strings(self, index: int) -> StringTable | None:
         """Return the string table in a section, or None where there is no such section."""
@@ -265,10 +267,10 @@ class ElfFile(Struct):
         In a linked file the index is -1 and the second number an address.
         """
         found: dict[int, tuple[int, int]] = {}
-        everywhere = not self.is_relocatable
+        everywhere, own = not self.is_relocatable, section.number
         for number, row in enumerate(self.rows):
-            if row[1] == _RELA and (everywhere or row[7] == section.number):
-                found.update(self._pointers_of(self.section(number), section))
+            if row[1] == _RELA and (everywhere or row[7] == own):
+                found.update(self._pointers_of(number, section))
         return found
 
     def text_of(self, pointer: tuple[int, int]) -> str:
@@ -278,25 +280,38 @@ class ElfFile(Struct):
             index, offset = self._placed(offset)
         if index < 0 or offset < 0:
             return ""
+        # The names of all entries are in one section as a rule, and most files have a small one.
+        if self.rows[index][5] <= _SMALL_BYTES:
+            table = self.strings(index)
+            return table.text_at(offset) if table else ""
         view = self._content_of(index)
         return view.text(offset, "string") if offset < view.size else ""
 
     def _placed(self, address: int) -> tuple[int, int]:
         """Return the section at an address and the offset therein; -1 where there is none."""
-        for number, (_, _, flags, begin, _, size, *_) in enumerate(self.rows):
-            if flags & _ALLOCATED and 0 <= address - begin < size:
+        if self._allocated is None:
+            self._allocated = tuple(
+                [
+                    (number, row[3], row[3] + row[5])
+                    for number, row in enumerate(self.rows)
+                    if row[2] & _ALLOCATED
+                ]
+            )
+        for number, begin, end in self._allocated:
+            if begin <= address < end:
                 return number, address - begin
         return -1, 0
 
     def _pointers_of(
-        self, table: ElfSection, section: ElfSection
+        self, table: int, section: ElfSection
     ) -> Iterator[tuple[int, tuple[int, int]]]:
-        has_symbols = 0 < table.link < len(self.rows)
-        symbols = self._content_of(table.link).whole() if has_symbols else b""
+        link = self.rows[table][6]
+        has_symbols = 0 < link < len(self.rows)
+        symbols = self._content_of(link).whole() if has_symbols else b""
         is_relocatable = self.is_relocatable
         base = 0 if is_relocatable else section.address
-        view = self.content(table)
-        rows = view.table(_RELOCATION, 0, view.size // _RELOCATION.size, f"section {table.name}")
+        view = self._content_of(table)
+        rows = view.table(_RELOCATION, 0, view.size // _RELOCATION.size, "relocations")
         for place, info, addend in rows:
             offset = place - base
             if not 0 <= offset < section.size:

@@ -40,7 +40,7 @@ def check_link(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Findi
     contents = tuple(inputs)
     return (
         *(finding for item in contents for finding in _unread(item, abi)),
-        *(finding for item in contents for finding in _linked_findings(item)),
+        *(finding for item in contents if item.is_answerable for finding in _linked_findings(item)),
         *_missing_findings([item for item in contents if item.is_relocatable], abi),
     )
 
@@ -128,9 +128,9 @@ def _half_linked_findings(item: ObjectContents) -> Iterator[Finding]:
     It links device code and registers it, but leaves entries and images for the next link, where
     the second registration fails.
     """
-    entries = set(registered_kernels(item))
-    if not entries or not (item.fatbins or item.hip_fatbins):
+    if not (item.fatbins or item.hip_fatbins):
         return
+    entries = set(registered_kernels(item))
     linked = {(image.kind, name) for image in loaded_images(item) for name in image.kernels or ()}
     if entries & linked:
         yield Finding(
