@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from msgspec import Struct, field
 
-from mlir_offload.offload.device.code_hash import CodePiece, hash_code
+from mlir_offload.offload.device import code_hash
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
 from mlir_offload.offload.elf import (
     ElfFile,
@@ -124,7 +124,7 @@ def hash_cubin_kernels(view: ByteView, names: Collection[str]) -> dict[str, str]
     """
     cubin = _open(view)
     wanted = (kernel.name for kernel in cubin.kernels.values() if kernel.name in names)
-    return hash_code(cubin.elf, {name: list(_pieces(cubin, name)) for name in wanted})
+    return code_hash.hash_code(cubin.elf, {name: list(_pieces(cubin, name)) for name in wanted})
 
 
 def _open(view: ByteView) -> _Cubin:
@@ -308,10 +308,10 @@ def _says_accelerated(cubin: _Cubin) -> bool:
     )
 
 
-def _pieces(cubin: _Cubin, kernel: str) -> Iterator[CodePiece]:
+def _pieces(cubin: _Cubin, kernel: str) -> Iterator[code_hash.CodePiece]:
     """Return the code of a kernel and its literals; bank 0 only makes room for its parameters."""
     literals = (f".nv.constant{bank}.{kernel}" for bank in range(1, 6))
     for name in (f".text.{kernel}", *literals):
         section = cubin.sections.get(name)
         if section is not None and section.type != SectionType.NOBITS:
-            yield CodePiece(section, 0, section.size)
+            yield code_hash.CodePiece(section, 0, section.size)
