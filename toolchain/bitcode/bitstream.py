@@ -28,6 +28,7 @@ ENTER_BLOCK = 1
 USUAL_CHUNK = 6
 WORD_BYTES = 2 * VBR_BYTES
 _MIN_WIDTH, _MAX_WIDTH = 2, 32
+_SIZE_BITS = (1 << 32) - 1
 # Of a block's number in chunks of 8 bits, or of the width behind it in chunks of 4, there is more.
 _CONTINUED = 0x880
 # An array that is kept once it is decoded.
@@ -196,9 +197,9 @@ def block_at(stream: BitStream, position: int, limit: int, word: int) -> Block:
             raise stream.malformed(position, "block", str(error)) from error
     else:
         number, width, used, more = word & 0x7F, word >> 8 & 7, 8, 4
-    begin = -(-(position + used + more) // 32) * 32 + 32
-    size = stream.data[(begin >> 3) - 4 : begin >> 3]
-    end = begin + 32 * int.from_bytes(size, "little")
+    begin = (position + used + more + 31 & ~31) + 32
+    size = word >> begin - 32 - position & _SIZE_BITS
+    end = begin + 32 * size
     if end <= limit and _MIN_WIDTH <= width <= _MAX_WIDTH:
         return Block(number, begin, end, width, len(stream.shared.get(number, ())))
     reason = f"it has abbreviation numbers of {width} bits"

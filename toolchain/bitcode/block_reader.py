@@ -89,18 +89,25 @@ class BlockReader(Iterable[Record | Block]):
             if number == _END_BLOCK:
                 self._check_end()
                 return
-            entry = self._entry(begin, number, word >> width)
+            if number == ENTER_BLOCK:
+                block = block_at(self.stream, self.position, self._end, word >> width)
+                self.position = block.end
+                if block.number == BLOCK_INFO:
+                    _read_block_info(self.stream, block)
+                yield block
+                continue
+            record = self._record(begin, number, word >> width)
             if self.position > self._end:
                 raise self.malformed(begin, "what is here leaves it")
-            if entry is not None:
-                yield entry
+            if record is not None:
+                yield record
 
     def next_entry(self) -> Record | Block | None:
         """Return the entry at `position`, None at the end. Raises VerificationError where there should be one."""
         return next(iter(self), None)
 
-    def _entry(self, begin: int, number: int, word: int) -> Record | Block | None:
-        """Return what begins with a number; None for the definition of an abbreviation.
+    def _record(self, begin: int, number: int, word: int) -> Record | None:
+        """Return the record that a number begins; None for the definition of an abbreviation.
 
         `word` are the bits behind the number.
         """
@@ -109,8 +116,6 @@ class BlockReader(Iterable[Record | Block]):
                 return self._abbreviated(begin, number, word)
             if number == _UNABBREVIATED:
                 return self._unabbreviated(begin, word)
-            if number == ENTER_BLOCK:
-                return self._inner_block(word)
             self._define(begin)
         except ValueError as error:
             raise self.malformed(begin, str(error)) from error
@@ -119,13 +124,6 @@ class BlockReader(Iterable[Record | Block]):
     def _check_end(self) -> None:
         if -(-self.position // 32) * 32 != self._end:
             raise self.malformed(self.position, f"it ends here, not at bit {self._end}")
-
-    def _inner_block(self, word: int) -> Block:
-        block = block_at(self.stream, self.position, self._end, word)
-        self.position = block.end
-        if block.number == BLOCK_INFO:
-            _read_block_info(self.stream, block)
-        return block
 
     def _unabbreviated(self, begin: int, word: int) -> Record:
         if word & _TWO_CONTINUED:
