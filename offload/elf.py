@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
 
 from msgspec import Struct, field
 
@@ -70,7 +69,7 @@ class SectionType(IntEnum):
 _NOBITS, _RELA = SectionType.NOBITS.value, SectionType.RELA.value
 
 
-class ElfSection(NamedTuple):
+class ElfSection(Struct, frozen=True):
     """One section header; `type` is a SectionType where that knows it."""
 
     number: int
@@ -85,7 +84,7 @@ class ElfSection(NamedTuple):
     entry_size: int
 
 
-class ElfSymbol(NamedTuple):
+class ElfSymbol(Struct, frozen=True):
     """One symbol; `section` is 0 where it is undefined, and -1 where it has no section."""
 
     name: str
@@ -170,8 +169,9 @@ class ElfFile(Struct):
     abi_version: int
     rows: Sequence[_Row] = ()
     names: StringTable | None = None
-    _sections: tuple[ElfSection, ...] | None = None
+    # Many compilers put the names of symbols into the table of section names.
     _strings: dict[int, StringTable] = field(default_factory=dict)
+    _sections: tuple[ElfSection, ...] | None = None
     # The sections that are loaded with a program: number, begin and end.
     _allocated: tuple[tuple[int, int, int], ...] | None = None
 
@@ -197,6 +197,10 @@ class ElfFile(Struct):
     def location(self) -> str:
         """Return the file, as errors name it."""
         return self.view.location
+
+    def may_have(self, name: str) -> bool:
+        """Return whether a section can have that name; far faster than to look for it."""
+        return self.names is not None and name.encode() in self.names.data
 
     def named(self, name: str) -> tuple[ElfSection, ...]:
         """Return the sections of that name."""
@@ -332,52 +336,27 @@ def read_elf(view: ByteView) -> ElfFile:
     Raises VerificationError where it is none, is not 64-bit little-endian, or is damaged.
     """
     view = view.part(0, view.size, "content", form="ELF file")
-    header = _read_header(view)
-    rows, names = _section_rows(view, header) if header.sections_at else ([], None)
-    return ElfFile(
-        view,
-        header.type,
-        header.machine,
-        header.flags,
-        header.os_abi,
-        header.abi_version,
-        rows,
-        names,
-    )
-
-
-class _Header(NamedTuple):
-    os_abi: int
-    abi_version: int
-    type: int
-    machine: int
-    sections_at: int
-    flags: int
-    entry_size: int
-    section_count: int
-    names: int
-
-
-def _read_header(view: ByteView) -> _Header:
     if view.head(6) != ELF_MAGIC + _ELF64_LITTLE:
         raise view.malformed(0, "identification", "not a 64-bit little-endian ELF file")
-    _, _, _, os_abi, abi_version, kind, machine, _, _, _, table, flags, *rest = view.unpack(
-        _HEADER, 0, "header"
-    )
-    return _Header(os_abi, abi_version, kind, machine, table, flags, *rest[3:])
+    header = view.unpack(_HEADER, 0, "header")
+    _, _, _, os_abi, abi_version, kind, machine, _, _, _, sections_at, flags, *sizes = header
+    rows, strings = _section_rows(view, sections_at, *sizes[3:]) if sections_at else ([], {})
+    names = next(iter(strings.values()), None)
+    return ElfFile(view, kind, machine, flags, os_abi, abi_version, rows, names, strings)
 
 
-def _section_rows(view: ByteView, header: _Header) -> tuple[list[_Row], StringTable]:
-    """Return the section headers as they are, and their names."""
-    if header.entry_size != _SECTION.size:
-        reason = f"found {header.entry_size}, expected 64"
+def _section_rows(
+    view: ByteView, begin: int, entry_size: int, count: int, number: int
+) -> tuple[list[_Row], dict[int, StringTable]]:
+    """Return the section headers as they are, and their names by the section in which these are."""
+    if entry_size != _SECTION.size:
+        reason = f"found {entry_size}, expected 64"
         raise view.malformed(58, "section header size", reason)
-    count, number = header.section_count, header.names
     if not count or number == _EXTENDED_INDEX:
         # With 65,280 sections and more the header's fields are too small: section 0 has the numbers.
-        first = view.unpack(_SECTION, header.sections_at, "section header")
+        first = view.unpack(_SECTION, begin, "section header")
         count, number = count or first[5], first[6] if number == _EXTENDED_INDEX else number
-    rows = list(view.table(_SECTION, header.sections_at, count, "section headers"))
+    rows = list(view.table(_SECTION, begin, count, "section headers"))
     if not 0 <= number < len(rows):
         raise view.malformed(62, "section name index", f"there is no section {number}")
     offset, size = rows[number][4:6]
@@ -386,7 +365,7 @@ def _section_rows(view: ByteView, header: _Header) -> tuple[list[_Row], StringTa
         # Only then a name may have no end; whoever asks for another one is to know it too.
         for row in rows:
             names.text_at(row[0])
-    return rows, names
+    return rows, {number: names}
 
 
 def _place(index: int) -> int:

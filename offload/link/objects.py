@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -212,41 +213,30 @@ _LOOKED_FOR = tuple(
 
 
 def _read_object(elf: ElfFile, path: Path, member: str) -> ObjectContents:
-    sections = elf.starting(_LOOKED_FOR)
+    sections: defaultdict[str, list[ElfSection]] = defaultdict(list)
+    for section in elf.starting(_LOOKED_FOR):
+        sections[section.name].append(section)
     entries = read_entries(elf)
     runtime, library = _called(elf) if elf.is_relocatable else (_NONE, _NONE)
     return ObjectContents(
         path=path,
         member=member,
         is_relocatable=elf.is_relocatable,
-        images=_images(elf, sections, OFFLOAD_SECTION),
+        images=_images(elf, sections[OFFLOAD_SECTION]),
         entries=entries,
         runtime_symbols=runtime,
-        fatbins=_contents_of(elf, sections, FATBIN_SECTION),
-        linked_images=_images(elf, sections, LINKED_SECTION),
-        hip_fatbins=_contents_of(elf, sections, HIP_FATBIN_SECTION),
-        learned=read_learned(elf, str(path)) if _has(sections, LEARNED_SECTION) else (),
+        fatbins=tuple(map(elf.content, sections[FATBIN_SECTION])),
+        linked_images=_images(elf, sections[LINKED_SECTION]),
+        hip_fatbins=tuple(map(elf.content, sections[HIP_FATBIN_SECTION])),
+        learned=read_learned(elf, str(path)) if sections[LEARNED_SECTION] else (),
         library_functions=library,
         is_linked_again=elf.is_relocatable
-        and any(
-            section.name == LINKED_SECTION and section.type == SectionType.LLVM_OFFLOADING
-            for section in sections
-        ),
+        and any(one.type == SectionType.LLVM_OFFLOADING for one in sections[LINKED_SECTION]),
     )
 
 
-def _has(sections: Iterable[ElfSection], name: str) -> bool:
-    return any(section.name == name for section in sections)
-
-
-def _contents_of(elf: ElfFile, sections: Iterable[ElfSection], name: str) -> tuple[ByteView, ...]:
-    return tuple([elf.content(section) for section in sections if section.name == name])
-
-
-def _images(elf: ElfFile, sections: Iterable[ElfSection], name: str) -> tuple[PackagedImage, ...]:
-    return tuple(
-        [image for view in _contents_of(elf, sections, name) for image in read_section(view)]
-    )
+def _images(elf: ElfFile, sections: Iterable[ElfSection]) -> tuple[PackagedImage, ...]:
+    return tuple([image for one in sections for image in read_section(elf.content(one))])
 
 
 def _called(elf: ElfFile) -> tuple[frozenset[str], frozenset[str]]:

@@ -25,6 +25,8 @@ _LARGE = pattern(rb"[\x20-\x3f]{2,}[\x00-\x1f]|[\x20-\x3f][\x08-\x1f]")
 _MAX_CHUNKS = 13
 _PIECE = 1 << 14
 _FEW = 64
+# From so many numbers on it pays to look whether each of them has one chunk.
+_SEVERAL = 8
 _VALUE_BITS = 64
 _MAX_VALUE = (1 << _VALUE_BITS) - 1
 _TOO_LARGE = "a number has more than 64 bits"
@@ -173,6 +175,10 @@ def vbr6_few(data: bytes, position: int, count: int) -> tuple[list[int], int]:
 
     Raises ValueError where one has more than 64 bits.
     """
+    if count >= _SEVERAL:
+        chunks = sextets(data, position, count)
+        if len(chunks.translate(None, _CONTINUED)) == count:
+            return list(chunks), position + 6 * count
     numbers: list[int] = []
     word, left = 0, 0
     for _ in range(count):

@@ -39,6 +39,7 @@ from mlir_offload.toolchain.byte_view import ByteView
 
 MAGIC = b"BC\xc0\xde"
 WRAPPER_MAGIC = b"\xde\xc0\x17\x0b"
+_PADDING = bytes(len(MAGIC))
 _WRAPPER_BYTES = 20
 _NEWEST_VERSION = 2
 _MAX_MODULES = 1000
@@ -178,10 +179,9 @@ def outer_blocks(stream: BitStream) -> list[Block]:
         word = stream.data[at : at + len(MAGIC)]
         if word == MAGIC:
             position += 32
-        elif not any(word) and not any(stream.data[at:]):
+        elif word == _PADDING and not any(stream.data[at:]):
             break
         else:
-            stream.keep(position)
             blocks.append(outer_block(stream, position))
             position = blocks[-1].end
     return blocks
@@ -314,7 +314,7 @@ class _ModuleWalk:
         return records_of(self._stream, self.blocks(number))
 
     def _take_block(self, block: Block) -> None:
-        self._stream.keep(block.begin)
+        # Each takes eight bytes at least: unlike records there cannot be too many.
         self._blocks.setdefault(block.number, []).append(block)
         if block.number == _TYPE:
             if self.types:
