@@ -27,6 +27,7 @@ _PIECE = 1 << 14
 _FEW = 64
 # From so many numbers on it pays to look whether each of them has one chunk.
 _SEVERAL = 8
+_FEW_CONTINUED = [sum(32 << 6 * number for number in range(count)) for count in range(_SEVERAL)]
 _VALUE_BITS = 64
 _MAX_VALUE = (1 << _VALUE_BITS) - 1
 _TOO_LARGE = "a number has more than 64 bits"
@@ -179,6 +180,10 @@ def vbr6_few(data: bytes, position: int, count: int) -> tuple[list[int], int]:
         chunks = sextets(data, position, count)
         if len(chunks.translate(None, _CONTINUED)) == count:
             return list(chunks), position + 6 * count
+    else:
+        word = bits(data, position, 6 * count)
+        if not word & _FEW_CONTINUED[count]:
+            return [word >> shift & 31 for shift in range(0, 6 * count, 6)], position + 6 * count
     numbers: list[int] = []
     word, left = 0, 0
     for _ in range(count):

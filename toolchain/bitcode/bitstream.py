@@ -7,17 +7,17 @@ what an abbreviation gives for nothing (literals, fields of no width) may not ou
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.abbrev import Abbreviation, Encoding, Field
 from mlir_offload.toolchain.bitcode.bit_array import (
-    VBR_BYTES,
     char6,
     fixed_numbers,
-    vbr,
     vbr6_numbers,
+    vbr_at,
     vbr_numbers,
 )
 from mlir_offload.toolchain.byte_view import ByteView
@@ -26,9 +26,12 @@ from mlir_offload.toolchain.errors import VerificationError
 BLOCK_INFO = 0
 ENTER_BLOCK = 1
 USUAL_CHUNK = 6
-WORD_BYTES = 2 * VBR_BYTES
+WORD = struct.Struct("<Q")
+WORD_BITS = 57
+"""The bits that a word has at least from any bit of its first byte on."""
+_PADDING = bytes(WORD.size)
+_SIZE = struct.Struct("<I")
 _MIN_WIDTH, _MAX_WIDTH = 2, 32
-_SIZE_BITS = (1 << 32) - 1
 # Of a block's number in chunks of 8 bits, or of the width behind it in chunks of 4, there is more.
 _CONTINUED = 0x880
 # An array that is kept once it is decoded.
@@ -137,10 +140,11 @@ class BitStream:
     def __init__(self, view: ByteView) -> None:
         """Read the view as a whole: fields lie across bytes."""
         self.view = view
-        self.data = view.whole()
-        self.size = 8 * len(self.data)
+        # Words are taken from any byte of it.
+        self.data = view.whole() + _PADDING
+        self.size = 8 * view.size
         self.shared: dict[int, list[Abbreviation]] = {}
-        self._budget = _Budget(self.size, len(self.data) // _ENTRY_BYTES + _FEW_ENTRIES)
+        self._budget = _Budget(self.size, view.size // _ENTRY_BYTES + _FEW_ENTRIES)
 
     def anew(self) -> BitStream:
         """Return the same bits without what BLOCKINFO said: each module has its own."""
@@ -184,22 +188,24 @@ class BitStream:
         return self.view.malformed(position >> 3, f"{field} (bit {position & 7})", reason)
 
 
-def block_at(stream: BitStream, position: int, limit: int, word: int) -> Block:
+def block_at(stream: BitStream, position: int, limit: int) -> Block:
     """Return the block whose number and size stand at a position, behind the abbreviation number.
 
-    `word` are the bits there. Raises VerificationError where it would not end before `limit`.
+    Raises VerificationError where it would not end before `limit`.
     """
+    data = stream.data
+    word = WORD.unpack_from(data, position >> 3)[0] >> (position & 7)
     if word & _CONTINUED:
         try:
-            number, used = vbr(word, 8)
-            width, more = vbr(word >> used, 4)
+            number, behind = vbr_at(data, position, 8)
+            width, behind = vbr_at(data, behind, 4)
         except ValueError as error:
             raise stream.malformed(position, "block", str(error)) from error
     else:
-        number, width, used, more = word & 0x7F, word >> 8 & 7, 8, 4
-    begin = (position + used + more + 31 & ~31) + 32
-    size = word >> begin - 32 - position & _SIZE_BITS
-    end = begin + 32 * size
+        number, width, behind = word & 0x7F, word >> 8 & 7, position + 12
+    begin = (behind + 31 & ~31) + 32
+    # Where the size does not fit the block does not.
+    end = begin + 32 * _SIZE.unpack_from(data, (begin >> 3) - 4)[0] if begin <= limit else begin
     if end <= limit and _MIN_WIDTH <= width <= _MAX_WIDTH:
         return Block(number, begin, end, width, len(stream.shared.get(number, ())))
     reason = f"it has abbreviation numbers of {width} bits"
@@ -213,8 +219,6 @@ def outer_block(stream: BitStream, position: int) -> Block:
 
     Raises VerificationError where none does.
     """
-    at = position >> 3
-    word = int.from_bytes(stream.data[at : at + WORD_BYTES], "little")
-    if word & (1 << _MIN_WIDTH) - 1 != ENTER_BLOCK:
+    if stream.data[position >> 3] & (1 << _MIN_WIDTH) - 1 != ENTER_BLOCK:
         raise stream.malformed(position, "stream", "no block begins here")
-    return block_at(stream, position + _MIN_WIDTH, stream.size, word >> _MIN_WIDTH)
+    return block_at(stream, position + _MIN_WIDTH, stream.size)

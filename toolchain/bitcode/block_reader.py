@@ -8,8 +8,6 @@ from functools import lru_cache
 
 from mlir_offload.toolchain.bitcode.abbrev import Abbreviation, Encoding, Field, read_abbreviation
 from mlir_offload.toolchain.bitcode.bit_array import (
-    VBR_BYTES,
-    vbr,
     vbr6_end,
     vbr6_few,
     vbr_at,
@@ -19,7 +17,8 @@ from mlir_offload.toolchain.bitcode.bitstream import (
     BLOCK_INFO,
     ENTER_BLOCK,
     USUAL_CHUNK,
-    WORD_BYTES,
+    WORD,
+    WORD_BITS,
     BitStream,
     Block,
     LongArray,
@@ -36,8 +35,7 @@ _MAX_FIELDS = 4096  # of all abbreviations of a block; LLVM's own blocks stay be
 _FEW_FIELDS = 16
 _USUAL_INFO_BYTES = 1 << 12
 _SHORT = 64
-# Of a word that begins at any bit of a byte.
-_WORD_BITS = 8 * WORD_BYTES - 7
+_word_at = WORD.unpack_from
 # Two numbers of one chunk each, and their bits that say that there is more.
 _CHUNK_BITS, _TWO_CHUNKS, _TWO_CONTINUED = 0x1F, 2 * USUAL_CHUNK, 0x820
 _CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
@@ -77,20 +75,19 @@ class BlockReader(Iterable[Record | Block]):
     def __iter__(self) -> Iterator[Record | Block]:
         """Return the entries from `position` on. Raises VerificationError where there should be one."""
         # Most of what reading bitcode takes is spent here: bits are taken out of the bytes once for each entry.
-        data, width, low = self._data, self._width, (1 << self._width) - 1
+        data, width, low, word_at = self._data, self._width, (1 << self._width) - 1, _word_at
         while True:
             begin = self.position
             self.position = begin + width
-            at = begin >> 3
-            word = int.from_bytes(data[at : at + WORD_BYTES], "little") >> (begin & 7)
-            number = word & low
             if self.position > self._end:
                 raise self.malformed(begin, "it has no end")
+            word = word_at(data, begin >> 3)[0] >> (begin & 7)
+            number = word & low
             if number == _END_BLOCK:
                 self._check_end()
                 return
             if number == ENTER_BLOCK:
-                block = block_at(self.stream, self.position, self._end, word >> width)
+                block = block_at(self.stream, self.position, self._end)
                 self.position = block.end
                 if block.number == BLOCK_INFO:
                     _read_block_info(self.stream, block)
@@ -127,12 +124,11 @@ class BlockReader(Iterable[Record | Block]):
 
     def _unabbreviated(self, begin: int, word: int) -> Record:
         if word & _TWO_CONTINUED:
-            code, used = vbr(word, USUAL_CHUNK)
-            count, more = vbr(word >> used, USUAL_CHUNK)
-            used += more
+            code, position = vbr_at(self._data, self.position, USUAL_CHUNK)
+            count, position = vbr_at(self._data, position, USUAL_CHUNK)
         else:
-            code, count, used = word & _CHUNK_BITS, word >> USUAL_CHUNK & _CHUNK_BITS, _TWO_CHUNKS
-        position = self.position + used
+            code, count = word & _CHUNK_BITS, word >> USUAL_CHUNK & _CHUNK_BITS
+            position = self.position + _TWO_CHUNKS
         if count <= _SHORT:
             scalars, self.position = vbr6_few(self._data, position, count)
             return Record(code, begin, self.stream, scalars)
@@ -157,27 +153,29 @@ class BlockReader(Iterable[Record | Block]):
 
     def _scalars(self, fields: tuple[Field, ...], word: int) -> list[int]:
         scalars: list[int] = []
-        position, left = self.position, _WORD_BITS - self._width
+        position, left = self.position, WORD_BITS - self._width
         for encoding, width in fields:
             if encoding is _LITERAL:
                 scalars.append(width)
                 continue
-            if left < 8 * VBR_BYTES:
-                at = position >> 3
-                raw = self._data[at : at + WORD_BYTES]
-                word = int.from_bytes(raw, "little") >> (position & 7)
-                left = _WORD_BITS
-            used, high = width, 1 << (width - 1)
+            if left < width:
+                if position > self._end:
+                    raise self.malformed(self.position, "what is here leaves it")
+                word, left = _word_at(self._data, position >> 3)[0] >> (position & 7), WORD_BITS
+            high = 1 << (width - 1)
             if encoding is not _VBR:
                 value = word & (2 * high - 1)
             elif word & high:
-                value, used = vbr(word, width)
+                value, position = vbr_at(self._data, position, width)
+                scalars.append(value)
+                left = 0
+                continue
             else:
                 value = word & (high - 1)
             scalars.append(_CHARACTERS[value] if encoding is _CHAR6 else value)
-            word >>= used
-            left -= used
-            position += used
+            word >>= width
+            left -= width
+            position += width
         self.position = position
         return scalars
 
