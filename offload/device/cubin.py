@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterator
 from enum import IntEnum
+from functools import cached_property
 
 from msgspec import Struct, field
 
@@ -69,13 +70,17 @@ _SYMBOL_VALUE = struct.Struct("<2I")
 _PARAMETER = struct.Struct("<IHHI")
 
 
-class _Cubin(Struct):
+class _Cubin(Struct, dict=True):
     """A cubin with its sections by name and its kernels by the index of their symbol."""
 
     elf: ElfFile
-    sections: dict[str, ElfSection]
     kernels: dict[int, ElfSymbol]
     undefined: tuple[str, ...]
+
+    @cached_property
+    def sections(self) -> dict[str, ElfSection]:
+        """Return the sections by name, of several the first; there are some for each kernel."""
+        return {section.name: section for section in reversed(self.elf.sections)}
 
     @property
     def sm(self) -> int:
@@ -131,7 +136,6 @@ def _open(view: ByteView) -> _Cubin:
     elf = read_elf(view.part(0, view.size, "content", form=_FORM))
     if elf.machine != Machine.CUDA:
         raise elf.view.malformed(18, "machine", f"found {elf.machine}, expected 190 (EM_CUDA)")
-    sections = {section.name: section for section in reversed(elf.sections)}
     kernels: dict[str, tuple[int, ElfSymbol]] = {}
     undefined: dict[str, None] = {}
     for index, symbol in enumerate(elf.symbols(".symtab")):
@@ -140,7 +144,7 @@ def _open(view: ByteView) -> _Cubin:
                 undefined[symbol.name] = None
         elif symbol.is_function and symbol.other & _ENTRY:
             kernels.setdefault(symbol.name, (index, symbol))
-    return _Cubin(elf, sections, dict(kernels.values()), tuple(undefined))
+    return _Cubin(elf, dict(kernels.values()), tuple(undefined))
 
 
 def _is_needed(symbol: ElfSymbol) -> bool:

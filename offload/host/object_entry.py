@@ -115,7 +115,7 @@ def _read_array(
 ) -> Iterator[tuple[HostEntry, tuple[int, int]]]:
     content = elf.content(section, form="offload entries")
     pointers = elf.pointers(section)
-    is_device_linked = section.name not in {base for item in layouts for _, base in item.sections}
+    is_device_linked = all(section.name not in item.section_names for item in layouts)
     # Entries of 9 members start with a zero, those of 5 with an address.
     starts_with_address = 0 in pointers or content.head(8) != bytes(8)
     layout = next(

@@ -95,7 +95,7 @@ def layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
     arrays = dict.fromkeys(
         (entry.section, entry.fields) for entry in item.entries if not entry.is_device_linked
     )
-    sections, members = {name for _, name in abi.entry.sections}, len(abi.entry.fields)
+    sections, members = abi.entry.section_names, len(abi.entry.fields)
     misread = [name for name, fields in arrays if name in sections and fields != members]
     if arrays and sections.isdisjoint(name for name, _ in arrays):
         misread = [name for name, _ in arrays]
