@@ -16,7 +16,7 @@ from mlir_offload.offload.link.coverage import (
     uncovered_kernels,
     unregistered_kernels,
 )
-from mlir_offload.offload.link.dropped_image import find_drop_reason
+from mlir_offload.offload.link.dropped_image import DropReasons
 from mlir_offload.offload.link.duplicate import merged_kernels
 from mlir_offload.offload.link.finding import Finding, listed
 from mlir_offload.offload.link.grouping import LinkedImages
@@ -38,8 +38,9 @@ def check_link(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Findi
     where an image that has to be looked into is damaged.
     """
     contents = tuple(inputs)
+    reasons = DropReasons(abi)
     return (
-        *(finding for item in contents for finding in _unread(item, abi)),
+        *(finding for item in contents for finding in _unread(item, abi, reasons)),
         *(finding for item in contents if item.is_answerable for finding in _linked_findings(item)),
         *_missing_findings([item for item in contents if item.is_relocatable], abi),
     )
@@ -78,11 +79,11 @@ def _kinds_of_kernels(item: ObjectContents) -> frozenset[str]:
     return frozenset(ranked[-1] if ranked else ())
 
 
-def _unread(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
+def _unread(item: ObjectContents, abi: OffloadAbi, reasons: DropReasons) -> Iterator[Finding]:
     """Return what the wrapper of this release would not read of an object."""
     if item.is_relocatable:
         yield from layout_findings(item, abi)
-        yield from loss_findings(item, abi)
+        yield from loss_findings(item, reasons)
         yield from _half_linked_findings(item)
         yield from _merged_findings(item)
 
@@ -108,10 +109,11 @@ def layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
         )
 
 
-def loss_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
-    """Return the images of an object that the wrapper of this release drops, or fails at."""
+def loss_findings(item: ObjectContents, reasons: DropReasons) -> Iterator[Finding]:
+    """Return the images of an object that the wrapper of a release drops, or fails at."""
+    abi = reasons.abi
     for image in item.images:
-        reason = find_drop_reason(image, abi)
+        reason = reasons.find(image)
         if reason:
             target = f"{image.kind} image for {arch_name(image.arch)}"
             yield Finding(

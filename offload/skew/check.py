@@ -13,6 +13,7 @@ from mlir_offload.offload.container.contents import Image, Part, all_problems
 from mlir_offload.offload.container.file_form import FileForm, file_form
 from mlir_offload.offload.file import contents_reader
 from mlir_offload.offload.link import check as link_check
+from mlir_offload.offload.link import dropped_image
 from mlir_offload.offload.link.objects import ObjectContents, read_objects
 from mlir_offload.offload.skew.image import ImagePlace, check_device_module, check_image
 from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
@@ -158,7 +159,7 @@ def _object_findings(path: Path, consumer: Consumer) -> Iterator[SkewFinding]:
     for item in objects:
         for rule, findings in (
             ("OF002", link_check.layout_findings(item, abi)),
-            ("OF008", link_check.loss_findings(item, abi)),
+            ("OF008", link_check.loss_findings(item, dropped_image.DropReasons(abi))),
         ):
             for one in findings:
                 yield _finding(Skew(rule, {"what": one.message}), one.location, "")
