@@ -204,8 +204,8 @@ def block_at(stream: BitStream, position: int, limit: int) -> Block:
     else:
         number, width, behind = word & 0x7F, word >> 8 & 7, position + 12
     begin = (behind + 31 & ~31) + 32
-    # Where the size does not fit the block does not.
-    end = begin + 32 * _SIZE.unpack_from(data, (begin >> 3) - 4)[0] if begin <= limit else begin
+    size = _SIZE.unpack_from(data, (begin >> 3) - 4)[0] if begin <= stream.size else 0
+    end = begin + 32 * size
     if end <= limit and _MIN_WIDTH <= width <= _MAX_WIDTH:
         return Block(number, begin, end, width, len(stream.shared.get(number, ())))
     reason = f"it has abbreviation numbers of {width} bits"
