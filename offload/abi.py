@@ -148,6 +148,11 @@ class EntryLayout(Struct, frozen=True, dict=True):
         return dict(self.sections)[device_kind(kind).offload_kind]
 
     @cached_property
+    def section_names(self) -> frozenset[str]:
+        """Return the sections of all kinds."""
+        return frozenset(name for _, name in self.sections)
+
+    @cached_property
     def members(self) -> struct.Struct:
         """Return the `struct` format of all fields of an entry, in their order."""
         form, end = "<", 0

@@ -44,6 +44,10 @@ _FIRST_CHUNK_BYTES = 64
 class ByteSource(Protocol):
     """Random access to bytes."""
 
+    @property
+    def content(self) -> bytes | None:
+        """Return all bytes, or None if they are not in memory."""
+
     def read_at(self, offset: int, size: int) -> bytes:
         """Return up to `size` bytes from `offset`; fewer if the source ends."""
 
@@ -51,11 +55,11 @@ class ByteSource(Protocol):
 class MemorySource(Struct, frozen=True):
     """Bytes in memory, such as a decompressed image."""
 
-    data: bytes
+    content: bytes
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Return up to `size` bytes from `offset`."""
-        return self.data[offset : offset + size]
+        return self.content[offset : offset + size]
 
 
 class FileSource(Struct):
@@ -119,7 +123,10 @@ class ByteView(Struct, frozen=True):
             meter.left -= max(_READ_COST, size)
             if meter.left < 0:
                 raise self.malformed(offset, field, "the same bytes are named too often")
-        data = self.source.read_at(self.start + offset, size)
+        content, begin = self.source.content, self.start + offset
+        data = (
+            self.source.read_at(begin, size) if content is None else content[begin : begin + size]
+        )
         if len(data) != size:
             raise self.malformed(offset, field, "the file ends early")
         return data

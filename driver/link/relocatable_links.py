@@ -7,7 +7,6 @@ collide with those of other objects.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -39,7 +38,7 @@ from mlir_offload.offload.link.collision import (
 from mlir_offload.offload.link.coverage import check_coverage
 from mlir_offload.offload.link.duplicate import check_duplicates
 from mlir_offload.offload.link.objects import ObjectContents, read_member
-from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.byte_view import open_view, sha256
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError, VerificationError
 from mlir_offload.toolchain.process import Completed, tool_failed
 from mlir_offload.translate.mlir import symbol
@@ -212,7 +211,7 @@ def _distinct(contents: Sequence[ObjectContents]) -> tuple[ObjectContents, ...]:
 
 def _identity(item: ObjectContents) -> tuple[object, ...]:
     """Return the identity of an object; the hash distinguishes members of the same name in a library."""
-    digest = hashlib.sha256()
+    digest = sha256()
     for image in item.images if item.member else ():
         for chunk in image.content.chunks():
             digest.update(chunk)

@@ -159,7 +159,7 @@ class _Container(Struct):
 
 def read_container(view: ByteView) -> tuple[list[PackagedImage], int]:
     """Read the container at the start of a view; return its images and its size. Raises as `read_binary`."""
-    view = replace(view, form=_FORM)
+    view = view.part(0, view.size, "container", form=_FORM)
     header = _read_header(view)
     if header.inflated_size > _FLOOR + _INFLATION_LIMIT * header.size:
         raise _inflates_too_much(view, header, header.size)

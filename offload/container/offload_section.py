@@ -28,8 +28,8 @@ def read_section(view: ByteView) -> tuple[PackagedImage, ...]:
     Raises VerificationError if it contains anything but containers and SPIR-V.
     """
     found: list[PackagedImage] = []
-    offset = skip_zeros(view, 0)
-    while offset < view.size:
+    offset = 0
+    while (offset := skip_zeros(view, offset)) < view.size:
         rest = view.part(offset, view.size - offset, "image")
         if rest.head(len(MAGIC)) != MAGIC and spirv.is_spirv(rest):
             image = bare_image(rest)
@@ -38,7 +38,7 @@ def read_section(view: ByteView) -> tuple[PackagedImage, ...]:
         else:
             images, size = read_container(rest)
             found += images
-        offset = skip_zeros(view, offset + size)
+        offset += size
     return tuple(found)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.offload.device import code_hash
 from mlir_offload.offload.device.amdgpu_metadata import AmdgpuMetadata, parse_metadata
-from mlir_offload.offload.device.code_hash import CodePiece, hash_code
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel
 from mlir_offload.offload.elf import ElfFile, ElfSymbol, Machine, read_elf
 from mlir_offload.offload.elf_note import iterate_notes, read_code_generator
@@ -83,11 +83,11 @@ def hash_code_object_kernels(view: ByteView, names: Collection[str]) -> dict[str
     """Return the SHA-256 of the code of those kernels that the code object defines."""
     code = _open(view)
     pieces = {
-        name: [CodePiece.of(code.elf, code.functions[name])]
+        name: [code_hash.CodePiece.of(code.elf, code.functions[name])]
         for name in _kernel_names(code)
         if name in names and name in code.functions
     }
-    return hash_code(code.elf, pieces)
+    return code_hash.hash_code(code.elf, pieces)
 
 
 def _open(view: ByteView) -> _CodeObject:

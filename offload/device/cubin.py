@@ -9,10 +9,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterator
 from enum import IntEnum
+from functools import cached_property
 
 from msgspec import Struct, field
 
-from mlir_offload.offload.device.code_hash import CodePiece, hash_code
+from mlir_offload.offload.device import code_hash
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
 from mlir_offload.offload.elf import (
     ElfFile,
@@ -69,13 +70,17 @@ _SYMBOL_VALUE = struct.Struct("<2I")
 _PARAMETER = struct.Struct("<IHHI")
 
 
-class _Cubin(Struct):
+class _Cubin(Struct, dict=True):
     """A cubin with its sections by name and its kernels by the index of their symbol."""
 
     elf: ElfFile
-    sections: dict[str, ElfSection]
     kernels: dict[int, ElfSymbol]
     undefined: tuple[str, ...]
+
+    @cached_property
+    def sections(self) -> dict[str, ElfSection]:
+        """Return the sections by name, of several the first; there are some for each kernel."""
+        return {section.name: section for section in reversed(self.elf.sections)}
 
     @property
     def sm(self) -> int:
@@ -124,14 +129,13 @@ def hash_cubin_kernels(view: ByteView, names: Collection[str]) -> dict[str, str]
     """
     cubin = _open(view)
     wanted = (kernel.name for kernel in cubin.kernels.values() if kernel.name in names)
-    return hash_code(cubin.elf, {name: list(_pieces(cubin, name)) for name in wanted})
+    return code_hash.hash_code(cubin.elf, {name: list(_pieces(cubin, name)) for name in wanted})
 
 
 def _open(view: ByteView) -> _Cubin:
     elf = read_elf(view.part(0, view.size, "content", form=_FORM))
     if elf.machine != Machine.CUDA:
         raise elf.view.malformed(18, "machine", f"found {elf.machine}, expected 190 (EM_CUDA)")
-    sections = {section.name: section for section in reversed(elf.sections)}
     kernels: dict[str, tuple[int, ElfSymbol]] = {}
     undefined: dict[str, None] = {}
     for index, symbol in enumerate(elf.symbols(".symtab")):
@@ -140,7 +144,7 @@ def _open(view: ByteView) -> _Cubin:
                 undefined[symbol.name] = None
         elif symbol.is_function and symbol.other & _ENTRY:
             kernels.setdefault(symbol.name, (index, symbol))
-    return _Cubin(elf, sections, dict(kernels.values()), tuple(undefined))
+    return _Cubin(elf, dict(kernels.values()), tuple(undefined))
 
 
 def _is_needed(symbol: ElfSymbol) -> bool:
@@ -308,10 +312,10 @@ def _says_accelerated(cubin: _Cubin) -> bool:
     )
 
 
-def _pieces(cubin: _Cubin, kernel: str) -> Iterator[CodePiece]:
+def _pieces(cubin: _Cubin, kernel: str) -> Iterator[code_hash.CodePiece]:
     """Yield the code of a kernel and its literals; constant bank 0 contains only space for the parameters."""
     literals = (f".nv.constant{bank}.{kernel}" for bank in range(1, 6))
     for name in (f".text.{kernel}", *literals):
         section = cubin.sections.get(name)
         if section is not None and section.type != SectionType.NOBITS:
-            yield CodePiece(section, 0, section.size)
+            yield code_hash.CodePiece(section, 0, section.size)

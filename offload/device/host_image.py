@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from mlir_offload.offload.device.code_hash import CodePiece, hash_code
+from mlir_offload.offload.device import code_hash
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel
 from mlir_offload.offload.elf import ElfFile, ElfSymbol, Machine, read_elf
 from mlir_offload.offload.elf_note import read_compiler
@@ -56,7 +56,9 @@ def hash_host_image_kernels(view: ByteView, names: Collection[str]) -> dict[str,
     """Return the SHA-256 of the code of those functions that the image defines."""
     elf = _open(view)
     wanted = (symbol for symbol in _functions(elf.symbols(_table(elf))) if symbol.name in names)
-    return hash_code(elf, {symbol.name: [CodePiece.of(elf, symbol)] for symbol in wanted})
+    return code_hash.hash_code(
+        elf, {symbol.name: [code_hash.CodePiece.of(elf, symbol)] for symbol in wanted}
+    )
 
 
 def _open(view: ByteView) -> ElfFile:

@@ -8,7 +8,7 @@ from msgspec import Struct, to_builtins
 
 from mlir_offload.offload.abi import EntryLayout, entry_layout, entry_layouts, kind_name
 from mlir_offload.offload.elf import ElfFile, ElfSection, SectionType
-from mlir_offload.offload.learned_section import read_learned
+from mlir_offload.offload.learned_section import LEARNED_SECTION, read_learned
 from mlir_offload.toolchain.learned_row import EntriesRow
 from mlir_offload.toolchain.tables import table_cache
 
@@ -54,7 +54,7 @@ def kernel_addresses(elf: ElfFile) -> Iterator[tuple[str, str, tuple[int, int]]]
 
 
 def _entries(elf: ElfFile) -> Iterator[tuple[HostEntry, tuple[int, int]]]:
-    learned = tuple(learned_layouts(elf))
+    learned = tuple(learned_layouts(elf)) if elf.may_have(LEARNED_SECTION) else ()
     names = _array_names(learned) if learned else _usual_names()
     for section in elf.starting(names):
         if section.type == SectionType.PROGBITS and section.size:
@@ -115,7 +115,7 @@ def _read_array(
 ) -> Iterator[tuple[HostEntry, tuple[int, int]]]:
     content = elf.content(section, form="offload entries")
     pointers = elf.pointers(section)
-    is_device_linked = section.name not in {base for item in layouts for _, base in item.sections}
+    is_device_linked = all(section.name not in item.section_names for item in layouts)
     # Entries of 9 fields begin with a zero, those of 5 with an address.
     starts_with_address = 0 in pointers or content.head(8) != bytes(8)
     layout = next(

@@ -16,7 +16,7 @@ from mlir_offload.offload.link.coverage import (
     uncovered_kernels,
     unregistered_kernels,
 )
-from mlir_offload.offload.link.dropped_image import find_drop_reason
+from mlir_offload.offload.link.dropped_image import DropReasons
 from mlir_offload.offload.link.duplicate import merged_kernels
 from mlir_offload.offload.link.finding import Finding, listed
 from mlir_offload.offload.link.grouping import LinkedImages
@@ -38,9 +38,10 @@ def check_link(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Findi
     VerificationError if an image that must be read is corrupt.
     """
     contents = tuple(inputs)
+    reasons = DropReasons(abi)
     return (
-        *(finding for item in contents for finding in _unread(item, abi)),
-        *(finding for item in contents for finding in _linked_findings(item)),
+        *(finding for item in contents for finding in _unread(item, abi, reasons)),
+        *(finding for item in contents if item.is_answerable for finding in _linked_findings(item)),
         *_missing_findings([item for item in contents if item.is_relocatable], abi),
     )
 
@@ -78,11 +79,11 @@ def _kinds_of_kernels(item: ObjectContents) -> frozenset[str]:
     return frozenset(ranked[-1] if ranked else ())
 
 
-def _unread(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
+def _unread(item: ObjectContents, abi: OffloadAbi, reasons: DropReasons) -> Iterator[Finding]:
     """Yield findings for an object that the wrapper of this release would not link completely."""
     if item.is_relocatable:
         yield from layout_findings(item, abi)
-        yield from loss_findings(item, abi)
+        yield from loss_findings(item, reasons)
         yield from _half_linked_findings(item)
         yield from _merged_findings(item)
 
@@ -95,7 +96,7 @@ def layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
     arrays = dict.fromkeys(
         (entry.section, entry.fields) for entry in item.entries if not entry.is_device_linked
     )
-    sections, members = {name for _, name in abi.entry.sections}, len(abi.entry.fields)
+    sections, members = abi.entry.section_names, len(abi.entry.fields)
     misread = [name for name, fields in arrays if name in sections and fields != members]
     if arrays and sections.isdisjoint(name for name, _ in arrays):
         misread = [name for name, _ in arrays]
@@ -108,10 +109,11 @@ def layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
         )
 
 
-def loss_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
-    """Yield a finding for each image of an object that the wrapper of this release drops or rejects."""
+def loss_findings(item: ObjectContents, reasons: DropReasons) -> Iterator[Finding]:
+    """Yield a finding for each image of an object that the wrapper of a release drops or rejects."""
+    abi = reasons.abi
     for image in item.images:
-        reason = find_drop_reason(image, abi)
+        reason = reasons.find(image)
         if reason:
             target = f"{image.kind} image for {arch_name(image.arch)}"
             yield Finding(
@@ -128,9 +130,9 @@ def _half_linked_findings(item: ObjectContents) -> Iterator[Finding]:
     It links device code and registers it, but leaves entries and images for the next link, where
     the second registration fails.
     """
-    entries = set(registered_kernels(item))
-    if not entries or not (item.fatbins or item.hip_fatbins):
+    if not (item.fatbins or item.hip_fatbins):
         return
+    entries = set(registered_kernels(item))
     linked = {(image.kind, name) for image in loaded_images(item) for name in image.kernels or ()}
     if entries & linked:
         yield Finding(

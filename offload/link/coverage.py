@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -98,11 +98,11 @@ def missing_kernels(
     kernels = expected.kernels | {pair for item in contents for pair in registered_kernels(item)}
     found = frozenset((image.kind, image.arch) for image in images)
     taken = expected.archs | (expected.member_archs & found)
-    needed = (
-        KernelImage(kind, arch, kernel)
-        for kind, kernel in kernels
+    needed = {
+        (kind, arch): names
+        for kind, names in _by_kind(kernels).items()
         for arch in _first_archs(kind, (taken, expected.member_archs, found))
-    )
+    }
     return _not_held(needed, images, _held_apart(contents, images, inputs))
 
 
@@ -225,14 +225,14 @@ def unregistered_kernels(item: ObjectContents) -> tuple[tuple[str, str], ...]:
 
 def uncovered_kernels(item: ObjectContents) -> tuple[KernelImage, ...]:
     """Return each kernel that only some of the images of a linked file hold."""
-    lost = frozenset(unregistered_kernels(item))
-    images = tuple(loaded_images(item)) if _answerable_kernels(item) else ()
-    needed = (
-        KernelImage(kind, image.arch, kernel)
-        for kind, kernel in _answerable_kernels(item) - lost
+    answerable = _answerable_kernels(item)
+    registered = _by_kind(answerable - frozenset(unregistered_kernels(item)))
+    images = tuple(loaded_images(item)) if answerable else ()
+    needed = {
+        (image.kind, image.arch): registered[image.kind]
         for image in images
-        if image.kind == kind
-    )
+        if image.kind in registered
+    }
     return _not_held(needed, images)
 
 
@@ -247,25 +247,37 @@ def _answerable_kernels(item: ObjectContents) -> frozenset[tuple[str, str]]:
     )
 
 
+def _by_kind(kernels: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for kind, kernel in kernels:
+        found[kind].add(kernel)
+    return found
+
+
 def _not_held(
-    needed: Iterable[KernelImage],
+    needed: Mapping[tuple[str, str], Collection[str]],
     images: Sequence[HeldImage],
     apart: Counter[KernelImage] | None = None,
 ) -> tuple[KernelImage, ...]:
-    """Return the pairs that no image holds besides those `apart`, in order.
+    """Return what no image holds, besides those `apart`, of the kernels needed of a kind and architecture.
 
     An image that cannot be looked into may hold all.
     """
-    opaque = {(image.kind, image.arch) for image in images if image.kernels is None}
-    held = Counter(
-        KernelImage(image.kind, image.arch, kernel)
-        for image in images
-        for kernel in image.kernels or ()
-    )
-    held -= apart or Counter()
-    return tuple(
-        sorted(pair for pair in {*needed} - held.keys() if (pair.kind, pair.arch) not in opaque)
-    )
+    held: defaultdict[tuple[str, str], list[Collection[str] | None]] = defaultdict(list)
+    for image in images:
+        held[image.kind, image.arch].append(image.kernels)
+    missing: list[KernelImage] = []
+    for (kind, arch), kernels in needed.items():
+        known = [own for own in held[kind, arch] if own is not None]
+        if len(known) < len(held[kind, arch]):
+            continue
+        lost = set(kernels).difference(*known)
+        for one, times in (apart or {}).items():
+            is_needed = (one.kind, one.arch) == (kind, arch) and one.kernel in kernels
+            if is_needed and sum(one.kernel in own for own in known) <= times:
+                lost.add(one.kernel)
+        missing += (KernelImage(kind, arch, kernel) for kernel in lost)
+    return tuple(sorted(missing))
 
 
 def _first_archs(kind: str, choices: Sequence[frozenset[tuple[str, str]]]) -> tuple[str, ...]:

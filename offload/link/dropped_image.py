@@ -37,6 +37,25 @@ def check_device_link(target: Target, major: int) -> None:
         raise CompatibilityError(msg, hint=hint)
 
 
+class DropReasons:
+    """Why the linker wrapper of a release would lose images; the same for images that are labelled alike."""
+
+    def __init__(self, abi: OffloadAbi) -> None:
+        """Know no image yet."""
+        self.abi = abi
+        self._known: dict[tuple[object, ...], str] = {}
+
+    def find(self, image: PackagedImage) -> str:
+        """Return why an image of an object would be lost, as `find_drop_reason`."""
+        form = image_form_of(image.content.head(FORM_BYTES))
+        numbers = (image.version, image.kind_code, image.image_kind)
+        label = (form, image.kind, image.triple, image.arch, *numbers)
+        reason = self._known.get(label)
+        if reason is None:
+            reason = self._known[label] = find_drop_reason(image, self.abi)
+        return reason
+
+
 def find_drop_reason(image: PackagedImage, abi: OffloadAbi) -> str:
     """Return why the linker wrapper of a release would drop an image of an object; empty if it links.
 

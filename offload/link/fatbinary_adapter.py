@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -161,7 +160,7 @@ def _place_tool(source: Path, target: Path) -> None:
     if os.access(source, os.X_OK):
         target.symlink_to(source.absolute())
         return
-    shutil.copyfile(source, target)
+    target.write_bytes(source.read_bytes())
     target.chmod(0o755)
 
 

@@ -54,7 +54,7 @@ def _count(census: BitcodeCensus, stream: BitStream, outer: Block) -> None:
     readers = [BlockReader(stream, outer)]
     while readers:
         number = readers[-1].block.number
-        entry = next(readers[-1], None)
+        entry = readers[-1].next_entry()
         if entry is None:
             readers.pop()
         elif not isinstance(entry, Block):

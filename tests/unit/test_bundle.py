@@ -358,6 +358,8 @@ def test_a_release_without_compressed_bundles_gets_none(major: int) -> None:
 
 def test_sizes_beyond_the_header_are_refused() -> None:
     class Zeros:
+        content = None
+
         def read_at(self, _offset: int, size: int) -> bytes:
             return bytes(size)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import TypeVar
 
 from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, Record
@@ -33,9 +32,10 @@ def read_repeated(
         if block.inherited or block.end - block.begin > 8 * _USUAL_BYTES:
             return None
         found.append((block.width, stream.data[block.begin >> 3 : block.end >> 3]))
-    with suppress(VerificationError):
+    try:
         return read(tuple(found))
-    return None
+    except VerificationError:
+        return None
 
 
 def records_in(contents: Iterable[Content]) -> Iterator[Record]:
