@@ -349,13 +349,13 @@ def test_the_locale_does_not_decide_which_file_a_name_means(
     fresh_mlir_offload: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "é.mlir").write_text("func.func @f() { return }\n")
-    (tmp_path / "words").write_text("-fsyntax-only é.mlir", encoding="utf-8")
+    (tmp_path / "offload.yaml").write_text("archs: host\nmodules: [é.mlir]\n", encoding="utf-8")
     locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = subprocess.run(
-        [*fresh_mlir_offload, "@words"],
+        [*fresh_mlir_offload, "build", "--dry-run"],
         cwd=tmp_path,
         env={**os.environ, **locale},
         capture_output=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.returncode == 0, done.stderr
