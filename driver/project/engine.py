@@ -90,7 +90,8 @@ class LocalEngine(Struct, frozen=True):
             # -P: do not import modules from the project's directory.
             servers = self.runner.share_fork_servers()
             shared = msgspec.json.encode(servers).decode() if servers else ""
-            argv = (sys.executable, "-P", "-m", _WORKER, sys.argv[0], shared, *map(str, self.kinds))
+            words = (_WORKER, sys.argv[0], shared, *map(str, self.kinds))
+            argv = (sys.executable, "-X", "utf8", "-P", "-m", *words)
             inherited = (self.lock, *(servers.sockets.values() if servers else ()))
             worker = self.runner.talk(Command(argv, cwd=self.root, inherited=inherited))
         yield worker

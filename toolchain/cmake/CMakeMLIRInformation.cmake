@@ -25,6 +25,12 @@ set(CMAKE_EXE_EXPORTS_MLIR_FLAG -Wl,--export-dynamic)
 set(CMAKE_MLIR_LINKER_WRAPPER_FLAG -Wl,)
 set(CMAKE_MLIR_LINKER_WRAPPER_FLAG_SEP ,)
 set(CMAKE_MLIR_RESPONSE_FILE_LINK_FLAG @)
+# Flags for the values of CMAKE_LINKER_TYPE (CMake 3.29).
+set(CMAKE_MLIR_USING_LINKER_MODE FLAG)
+set(CMAKE_MLIR_USING_LINKER_SYSTEM "")
+foreach(_mlir_name BFD GOLD LLD MOLD)
+  string(TOLOWER "-fuse-ld=${_mlir_name}" CMAKE_MLIR_USING_LINKER_${_mlir_name})
+endforeach()
 # The rules below do not use this flag, but Ninja's response files for long command lines do.
 set(CMAKE_INCLUDE_FLAG_MLIR -I)
 
@@ -41,11 +47,18 @@ include(CMakeCommonLanguageInclude)
 if(NOT CMAKE_MLIR_COMPILER_LAUNCHER AND DEFINED ENV{CMAKE_MLIR_COMPILER_LAUNCHER})
   set(CMAKE_MLIR_COMPILER_LAUNCHER "$ENV{CMAKE_MLIR_COMPILER_LAUNCHER}" CACHE STRING "Launcher of the MLIR compiler")
 endif()
-list(JOIN CMAKE_MLIR_COMPILER_LAUNCHER " " _mlir_launcher)
+set(_mlir_launcher "")
+foreach(_mlir_name IN LISTS CMAKE_MLIR_COMPILER_LAUNCHER)
+  if(_mlir_name MATCHES "[^A-Za-z0-9_./:=,+@%-]")
+    string(REGEX REPLACE "([\\\"])" "\\\\\\1" _mlir_name "${_mlir_name}")
+    set(_mlir_name "\"${_mlir_name}\"")
+  endif()
+  string(APPEND _mlir_launcher "${_mlir_name} ")
+endforeach()
 
 # MLIR has no preprocessor. Definitions and include directories apply only to the other sources of a target.
 set(CMAKE_MLIR_COMPILE_OBJECT
-  "${_mlir_launcher} <CMAKE_MLIR_COMPILER> <FLAGS> -o <OBJECT> -c <SOURCE>")
+  "${_mlir_launcher}<CMAKE_MLIR_COMPILER> <FLAGS> -o <OBJECT> -c <SOURCE>")
 set(CMAKE_MLIR_LINK_EXECUTABLE
   "<CMAKE_MLIR_COMPILER> <FLAGS> <CMAKE_MLIR_LINK_FLAGS> <LINK_FLAGS> <OBJECTS> -o <TARGET> <LINK_LIBRARIES>")
 set(CMAKE_MLIR_CREATE_SHARED_LIBRARY
@@ -55,6 +68,7 @@ set(CMAKE_MLIR_ARCHIVE_CREATE "<CMAKE_AR> qc <TARGET> <LINK_FLAGS> <OBJECTS>")
 set(CMAKE_MLIR_ARCHIVE_APPEND "<CMAKE_AR> q <TARGET> <LINK_FLAGS> <OBJECTS>")
 set(CMAKE_MLIR_ARCHIVE_FINISH "<CMAKE_RANLIB> <TARGET>")
 unset(_mlir_launcher)
+unset(_mlir_name)
 
 # Directory options apply in the directories that have the rules above, so that the property works wherever MLIR
 # is enabled. The link requires the architectures for a program that uses the device and has no kernel.
@@ -76,7 +90,7 @@ list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES MLIR_OFFLOAD_ARCHITECTURES)
 if(NOT CMAKE_CURRENT_SOURCE_DIR STREQUAL CMAKE_SOURCE_DIR)
   get_cmake_property(_mlir_names VARIABLES)
   list(FILTER _mlir_names INCLUDE REGEX
-    "^CMAKE_(MLIR_(LINK|CREATE|ARCHIVE|IMPLICIT|USE_IMPLICIT|RESPONSE)|(SHARED_|EXE_|EXECUTABLE_).*MLIR_FLAG)")
+    "^CMAKE_(MLIR_(LINK|CREATE|ARCHIVE|IMPLICIT|USE_IMPLICIT|USING_LINKER|RESPONSE)|(SHARED_|EXE_|EXECUTABLE_).*MLIR_FLAG)")
   foreach(_mlir_name IN LISTS _mlir_names)
     set(${_mlir_name} "${${_mlir_name}}" CACHE INTERNAL "")
   endforeach()
