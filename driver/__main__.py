@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def _use_utf8() -> None:
-    """Begin again where the locale decodes names of files otherwise: the files that hold names are UTF-8."""
+    """Restart in UTF-8 mode if the locale has another encoding, because files that contain names are UTF-8."""
     if sys.executable and sys.getfilesystemencoding() != "utf-8":
         words = (sys.executable, "-X", "utf8", *sys.orig_argv[1:])
         os.execv(sys.executable, words)  # noqa: S606 (no shell is wanted)
