@@ -41,28 +41,6 @@ def write_bitcode_in_process(ll_text: str, *, location: str = "") -> bytes:
     return bytes(bitcode)
 
 
-def inline_in_process(ll_text: str, *, location: str = "") -> str:
-    """Return the module with always-inline functions inlined, SROA applied, and all values named.
-
-    Only for text of llvmlite's LLVM release. Raises VerificationError if it is not a valid module.
-    """
-    from llvmlite import binding
-
-    module = _parse(ll_text, location)
-    binding.initialize_native_target()
-    machine = binding.Target.from_default_triple().create_target_machine()
-    builder = binding.create_pass_builder(machine, binding.PipelineTuningOptions())
-    passes = binding.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()
-    passes.add_sroa_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_instruction_namer_pass()
-    passes.run(module, builder)
-    text = str(module)
-    module.close()
-    return text
-
-
 def _parse(ll_text: str, location: str) -> binding.ModuleRef:
     from llvmlite import binding
 

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from mlir_offload.driver.compile import device as device_code
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.downgrade import not_taken
@@ -23,12 +21,11 @@ from mlir_offload.driver.compile.kind_build import (
 from mlir_offload.driver.compile.runtime_cache import compile_runtime_source
 from mlir_offload.driver.link.sanitizer import sanitizer_library
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.step.cpu import CpuInline, CpuIr, CpuSplit
+from mlir_offload.driver.step.cpu import CpuFinish, CpuIr
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.link.held_image import runs_on_host
-from mlir_offload.offload.llvm_ir import is_written_in_process
 from mlir_offload.offload.runtime import runtime_include_directory
 from mlir_offload.toolchain.target import HOST, Kind, Target, device_kind
 from mlir_offload.toolchain.tool import load_llvm_table
@@ -38,7 +35,6 @@ from mlir_offload.translate.cpu.launch import runs_fibers
 from mlir_offload.translate.cpu.module import (
     cpu_collapse_command,
     cpu_image_command,
-    cpu_prepare_command,
     cpu_runtime_command,
 )
 from mlir_offload.translate.device_ir import LINK_LIBRARY
@@ -116,8 +112,7 @@ def _cpu_ir(
 ) -> Path:
     """Rewrite a lowered module for the CPU; kernels that benefit are collapsed over subgroups.
 
-    Without libLLVM, kernels with barriers are inlined by opt, or by llvmlite if it contains the same LLVM.
-    Otherwise each thread runs on a fiber, which is slow.
+    Without libLLVM, each thread of a kernel with barriers runs on a fiber, which is slow.
     """
     executor, options = context.executor, context.options
     is_for_debugger = _is_for_debugger(context)
@@ -137,31 +132,10 @@ def _cpu_ir(
     except rewrite.NotOnCpuError as error:
         target = next(one for one in device_code.ordered_targets(context, module) if one.is_cpu)
         raise device_code.with_line(context, source, module, target, step, error) from None
-    if step.unsplit.exists():
-        _finish(context, source, module, step)
+    if step.uncollapsed.exists():
+        _collapse(context, source, module, step)
     _note_missing_library(context, step.output)
     return step.output
-
-
-def _finish(context: BuildContext, source: Path, module: ModuleFile, step: CpuIr) -> None:
-    """Split kernels that the step did not split at their barriers, or make them run on fibers."""
-    inlined = step.source.with_suffix(".inlined.ll")
-    if _collapse(context, source, module, step.unsplit, inlined) or _inline(
-        context, source, step.unsplit, inlined
-    ):
-        split = CpuSplit(
-            source=inlined,
-            made_from=step.source,
-            kernels=step.kernels,
-            device_libraries=step.device_libraries,
-            rdc=step.rdc,
-            sanitizer=step.sanitizer,
-            location=step.location,
-            output=step.output,
-        )
-        context.executor.step(split)
-    else:
-        context.executor.step(replace(step, fibers=True, collapse=False, value_names=None))
 
 
 def _is_for_debugger(context: BuildContext) -> bool:
@@ -178,44 +152,32 @@ def _note_missing_library(context: BuildContext, prepared: Path) -> None:
     package = load_llvm_table().library_package_of(major)
     if package and prepared.exists() and runs_fibers(prepared.read_bytes()):
         show_note(
-            f"LLVM {major} has no libLLVM here: kernels with subgroup operations are slow on the CPU"
+            f"LLVM {major} has no libLLVM here: kernels with barriers or subgroup operations are slow on the CPU"
             f" (apt install {package}; from source, LLVM_BUILD_LLVM_DYLIB=ON)"
         )
 
 
-def _collapse(
-    context: BuildContext, source: Path, module: ModuleFile, text: Path, output: Path
-) -> bool:
-    """Collapse kernels over subgroups; return False without libLLVM.
-
-    The libLLVM is that of the clang that reads the result.
-    """
-    llvm = context.llvm
+def _collapse(context: BuildContext, source: Path, module: ModuleFile, step: CpuIr) -> None:
+    """Collapse kernels over subgroups with the libLLVM of the release whose clang reads the result."""
+    llvm, collapsed = context.llvm, step.source.with_suffix(".collapsed.ll")
     if llvm.library is None:
-        return False
-    older = context.text_for(llvm.version.major, text, source)
+        msg = f"no libLLVM for {step.uncollapsed}"
+        raise ValueError(msg)
+    older = context.text_for(llvm.version.major, step.uncollapsed, source)
     names = [kernel.symbol for kernel in module.module.kernels]
-    command = cpu_collapse_command(llvm.library, older, output, names, str(source))
-    context.executor.tool(command, output, diagnose=partial(not_taken, context))
-    return True
-
-
-def _inline(context: BuildContext, source: Path, text: Path, output: Path) -> bool:
-    """Inline a module that will be split at barriers; return False if no tool for it is installed."""
-    executor, llvm = context.executor, context.llvm
-    major = llvm.version.major
-    if llvm.has("opt"):
-        command = cpu_prepare_command(llvm, context.text_for(major, text, source), output)
-        executor.tool(command, output, diagnose=partial(not_taken, context))
-        return True
-    if llvm == context.mlir and is_written_in_process(major):
-        executor.step(CpuInline(source=text, output=output))
-        return True
-    show_note(
-        f"LLVM {major} has no opt here: kernels with barriers will be slow on the CPU"
-        f" (apt install llvm-{major})"
+    command = cpu_collapse_command(llvm.library, older, collapsed, names, str(source))
+    context.executor.tool(command, collapsed, diagnose=partial(not_taken, context))
+    finish = CpuFinish(
+        source=collapsed,
+        made_from=step.source,
+        kernels=step.kernels,
+        device_libraries=step.device_libraries,
+        rdc=step.rdc,
+        sanitizer=step.sanitizer,
+        location=step.location,
+        output=step.output,
     )
-    return False
+    context.executor.step(finish)
 
 
 def _image_file(_context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
@@ -238,7 +200,7 @@ class CpuBuild(KindBuild):
     bundle_ending = "cpu"
     is_run_by_doctor = True
     recipe_makes = (_RECIPE_RUNTIME, _RECIPE_RUNTIME_OBJECT)
-    step_programs = ("mlir-opt", "mlir-translate", "clang", "opt")
+    step_programs = ("mlir-opt", "mlir-translate", "clang")
     image_file = staticmethod(_image_file)
     make_image = staticmethod(_make_image)
     prepare = staticmethod(_compile_device_runtime)

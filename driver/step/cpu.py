@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlir_offload.driver.step.step import TextStep, read_text, write_text
-from mlir_offload.offload import llvm_ir
 from mlir_offload.offload.device import library
 from mlir_offload.translate.cpu import variables
 from mlir_offload.translate.cpu.module import CpuDeviceSource, cpu_device_ir, finish_cpu_ir
@@ -14,7 +13,7 @@ from mlir_offload.translate.sanitizer import Sanitizer
 
 
 class _CpuStep(TextStep, frozen=True, kw_only=True):
-    """The common fields of the steps for modules whose kernels may have barriers."""
+    """The common fields of the steps for modules whose kernels may be collapsed."""
 
     kernels: tuple[str, ...] = ()
     device_libraries: tuple[Path, ...] = ()
@@ -23,9 +22,9 @@ class _CpuStep(TextStep, frozen=True, kw_only=True):
     location: str = ""
 
     def rewritten(
-        self, text: str, *, fibers: bool = False, collapse: bool = False
+        self, text: str, *, fibers: bool = False, collapse: bool = True
     ) -> CpuDeviceSource:
-        """Return the module rewritten for the CPU, as far as possible before kernels are split."""
+        """Return the module rewritten for the CPU, as far as possible before kernels are collapsed."""
         sanitizer = self.sanitizer
         return cpu_device_ir(
             text,
@@ -41,37 +40,36 @@ class _CpuStep(TextStep, frozen=True, kw_only=True):
 class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
     """Rewrite the LLVM IR of a device module for the CPU.
 
-    A module whose kernels have barriers is incomplete: it is written to OUTPUT.unsplit.ll, for opt and
-    cpu-split.
+    If kernels are to be collapsed, the module is incomplete: it is written to OUTPUT.uncollapsed.ll, for the collapse
+    and cpu-finish.
     """
 
-    fibers: bool = False
     collapse: bool = False
     value_names: Path | None = None
 
     def _do(self) -> None:
         made = self.rewritten(
             self._with_variables(),
-            fibers=self.fibers or self.value_names is not None,
+            fibers=self.value_names is not None,
             collapse=self.collapse,
         )
         text = made.text
         if self.value_names is not None:
             text = variables.steppable(text)
-        if not made.needs_prepare:
+        if not made.needs_collapse:
             # A directory of -save-temps may contain the file of an earlier program.
-            self.unsplit.unlink(missing_ok=True)
-        write_text(self.unsplit if made.needs_prepare else self.output, text)
+            self.uncollapsed.unlink(missing_ok=True)
+        write_text(self.uncollapsed if made.needs_collapse else self.output, text)
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """Return the paths of the complete and of the unsplit module, of which one is written."""
-        return (str(self.output), str(self.unsplit))
+        """Return the paths of the complete and of the uncollapsed module, of which one is written."""
+        return (str(self.output), str(self.uncollapsed))
 
     @property
-    def unsplit(self) -> Path:
-        """Return the path of a module that must still be split at barriers."""
-        return self.output.with_suffix(".unsplit.ll")
+    def uncollapsed(self) -> Path:
+        """Return the path of a module whose kernels must still be collapsed."""
+        return self.output.with_suffix(".uncollapsed.ll")
 
     def _with_variables(self) -> str:
         """Return the text with its values named as in the source, if that can be read."""
@@ -84,16 +82,8 @@ class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
         )
 
 
-class CpuInline(TextStep, frozen=True, kw_only=True, tag="cpu-inline"):
-    """Inline in process, in place of opt between cpu-ir and cpu-split."""
-
-    def _rewritten(self, text: str) -> str:
-
-        return llvm_ir.inline_in_process(text, location=str(self.source))
-
-
-class CpuSplit(_CpuStep, frozen=True, kw_only=True, tag="cpu-split"):
-    """Split kernels at their barriers, in the output of cpu-ir after inlining by opt."""
+class CpuFinish(_CpuStep, frozen=True, kw_only=True, tag="cpu-finish"):
+    """Add the entry points of kernels to the collapsed output of cpu-ir."""
 
     made_from: Path
 

@@ -29,7 +29,7 @@ _MODULES: Mapping[str, Sequence[str]] = {
     "cuda_directory": ("cuda-directory",),
     "hip": ("amdgpu-ir", "amdgpu-check", "hip-fat-binary"),
     "spirv": ("spirv-ir", "spirv-check"),
-    "cpu": ("cpu-ir", "cpu-inline", "cpu-split"),
+    "cpu": ("cpu-ir", "cpu-finish"),
     "downgrade": ("downgrade", "same-kernels"),
     "image_file": ("package", "unpack", "embed"),
     "object_file": (

@@ -95,14 +95,13 @@ static void run_in_memory(mo_launched *launched, uint64_t begin, uint64_t end,
   const mo_kernel *kernel = launched->kernel;
   uint64_t shared = kernel->static_shared + round_up(launch->dynamic_shared);
   char *memory = NULL;
-  if (shared + kernel->state > 0) {
-    memory = aligned_alloc(SHARED_ALIGNMENT, (shared + kernel->state + SHARED_ALIGNMENT - 1) & ~(SHARED_ALIGNMENT - 1));
+  if (shared > 0) {
+    memory = aligned_alloc(SHARED_ALIGNMENT, (shared + SHARED_ALIGNMENT - 1) & ~(SHARED_ALIGNMENT - 1));
     if (memory == NULL) fail(launched, "out of memory for the shared memory of a block");
   }
   mo_block block = {launched, fibers, launch->block[0] * launch->block[1] * launch->block[2], 0};
   mo_thread_context context = {.static_shared = memory,
                   .dynamic_shared = memory == NULL ? NULL : memory + kernel->static_shared,
-                  .state = memory == NULL ? NULL : memory + shared,
                   .block = &block};
 #ifdef MO_TSAN
   block.order = malloc(1);
@@ -203,15 +202,6 @@ _Noreturn void mo_cpu_disagree(const mo_thread_context *context, const char *at,
            shows_second ? ": they wait at that of " : "", shows_second ? second : "");
   fail(context->block->launched, message);
   abort();
-}
-
-uint32_t mo_cpu_agree(const mo_thread_context *context, const uint32_t *next, uint32_t count, uint32_t before,
-                      const char *const *places) {
-  uint32_t agreed = before == UINT32_MAX ? next[0] : before;
-  if (mo_cpu_has_failed(context)) return 0; /* a failed thread has no target */
-  for (uint32_t i = 0; i < count; ++i)
-    if (next[i] != agreed) mo_cpu_disagree(context, places[agreed], places[next[i]]);
-  return agreed;
 }
 
 /* Fibers ------------------------------------------------------------------------------------ */
@@ -722,7 +712,8 @@ static uint32_t release_barrier(mo_fibers *fibers, uint32_t thread_count) {
   for (uint32_t i = 0; i < thread_count; ++i) {
     if (fibers->fibers[i].status != AT_BARRIER) continue;
     fibers->fibers[i].result = result;
-    fibers->fibers[i].status = READY;
+    /* Behind a failed assertion no thread comes further than to the next barrier. */
+    fibers->fibers[i].status = mo_cpu_has_failed(&first->context) ? DONE : READY;
   }
   return waiting;
 }

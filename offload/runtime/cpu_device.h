@@ -20,7 +20,6 @@ typedef struct mo_thread_context {
   uint32_t grid_dim[3];
   char *static_shared;
   char *dynamic_shared;
-  char *state; /* values live across barriers, for all threads of the block */
   struct mo_block *block;
 } mo_thread_context;
 
@@ -29,7 +28,6 @@ typedef struct mo_kernel {
   void (*run)(mo_thread_context *context, void **params); /* runs a block; with fibers, one thread */
   mo_range range;         /* mo_cpu_run_blocks or mo_cpu_run_fibers */
   uint64_t static_shared; /* bytes, a multiple of 64 */
-  uint64_t state;         /* bytes of mo_thread_context.state */
 } mo_kernel;
 
 /* Operations of all lanes of a warp. */
@@ -89,10 +87,6 @@ uint32_t mo_cpu_barrier(mo_thread_context *context, uint32_t kind, uint32_t vote
 /* Returns the lane's 32-bit result, with a predicate, if any, in bit 32. */
 uint64_t mo_cpu_warp(mo_thread_context *context, uint32_t site, uint32_t operation, uint32_t mask,
                      uint64_t value, uint32_t first, uint32_t second);
-/* Returns the common next barrier of `count` threads and of `before`, the barrier of preceding threads
- * (UINT32_MAX: none). Fails if they differ. `places` are the strings of the barriers. */
-uint32_t mo_cpu_agree(const mo_thread_context *context, const uint32_t *next, uint32_t count, uint32_t before,
-                      const char *const *places);
 /* The lanes of a warp execute a matrix operation: mo_fragments of cpu_tensor.c. */
 void mo_cpu_fragments(mo_thread_context *context, uint32_t site, char *fragments);
 /* Returns the previous state. `number` is a number of arrivals or bytes. */

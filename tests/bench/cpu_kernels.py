@@ -29,7 +29,6 @@ from mlir_offload.translate.cpu.module import (
     cpu_collapse_command,
     cpu_device_ir,
     cpu_image_command,
-    cpu_prepare_command,
     cpu_runtime_command,
     finish_cpu_ir,
 )
@@ -125,11 +124,9 @@ def built(
     if library_path is not None:
         run_checked(RUNNER, cpu_collapse_command(library_path, before, after, names, ""))
         done("collapse")
-    else:
-        run_checked(RUNNER, cpu_prepare_command(llvm, before, after))
-        done("opt")
-    final.write_text(finish_cpu_ir(after.read_text(), source).text)
-    done("split")
+        source = finish_cpu_ir(after.read_text(), source)
+    final.write_text(source.text)
+    done("finish")
     run_checked(RUNNER, cpu_runtime_command(llvm, runtime, march=march))
     done("runtime")
     run_checked(RUNNER, cpu_image_command(llvm, final, runtime, image, march=march))

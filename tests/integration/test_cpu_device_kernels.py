@@ -20,13 +20,13 @@ from mlir_offload.toolchain.llvm import LlvmToolchain, find_llvm_library
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.cpu.collapse.__main__ import collapse_file
+from mlir_offload.translate.cpu.collapse.place import LARGEST_BLOCK
 from mlir_offload.translate.cpu.module import (
     CpuDeviceSource,
     KernelMode,
     cpu_collapse_command,
     cpu_device_ir,
     cpu_image_command,
-    cpu_prepare_command,
     cpu_runtime_command,
     finish_cpu_ir,
 )
@@ -121,7 +121,7 @@ class Build:
 
     def __init__(self, major: int, directory: Path) -> None:
         prefix = Path(f"/usr/lib/llvm-{major}")
-        names = ("clang", "opt", "mlir-opt", "mlir-translate")
+        names = ("clang", "mlir-opt", "mlir-translate")
         tools = tuple((name, prefix / "bin" / name) for name in names)
         self.llvm = LlvmToolchain(prefix, ToolVersion(major, 1, 0), tools)
         self.directory = directory
@@ -158,23 +158,18 @@ class Build:
         self.run(translate_command(self.llvm, alone, text))
         return text.read_text(), {kernel.name: kernel.symbol for kernel in module.kernels}
 
-    def finish(
-        self, source: CpuDeviceSource, stem: str, *, collapses: bool = False, lanes: int = 0
-    ) -> CpuDeviceSource:
-        if not source.needs_prepare:
+    def finish(self, source: CpuDeviceSource, stem: str, *, lanes: int = 0) -> CpuDeviceSource:
+        if not source.needs_collapse:
             return source
-        before, after = self.directory / f"{stem}.pre.ll", self.directory / f"{stem}.inlined.ll"
+        before, after = self.directory / f"{stem}.pre.ll", self.directory / f"{stem}.collapsed.ll"
         before.write_text(source.text)
-        if collapses:
-            names = [kernel.name for kernel in source.kernels]
-            library = find_llvm_library(self.llvm.prefix, self.llvm.version.major)
-            assert library is not None
-            if lanes:
-                collapse_file(before, after, library, names, lanes)
-            else:
-                self.run(cpu_collapse_command(library, before, after, names, ""))
+        names = [kernel.name for kernel in source.kernels]
+        library = find_llvm_library(self.llvm.prefix, self.llvm.version.major)
+        assert library is not None
+        if lanes:
+            collapse_file(before, after, library, names, lanes)
         else:
-            self.run(cpu_prepare_command(self.llvm, before, after))
+            self.run(cpu_collapse_command(library, before, after, names, ""))
         return finish_cpu_ir(after.read_text(), source)
 
     def image(
@@ -224,7 +219,7 @@ class Build:
             fibers_only=fibers_only,
             for_collapse=collapses,
         )
-        done = self.finish(device, stem, collapses=collapses, lanes=lanes)
+        done = self.finish(device, stem, lanes=lanes)
         library = self.load(self.image(done, stem, opt_level))
         by_symbol = {kernel.name: kernel.mode for kernel in done.kernels}
         modes = {name: by_symbol[symbol] for name, symbol in symbols.items()}
@@ -237,8 +232,15 @@ def build(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def split(build: Build) -> Program:
-    return build.program(build.input("cpu_device.mlir"), stem="split")
+def plain(build: Build) -> Program:
+    """What is made without libLLVM."""
+    return build.program(build.input("cpu_device.mlir"), stem="plain")
+
+
+@pytest.fixture(scope="module")
+def rows(build: Build) -> Program:
+    source = build.input("cpu_device.mlir")
+    return build.program(source, stem="rows", collapses=True, lanes=LARGEST_BLOCK)
 
 
 @pytest.fixture(scope="module")
@@ -253,22 +255,23 @@ def strips(build: Build) -> Program:
     return build.program(build.input("cpu_device.mlir"), stem="strips", collapses=True)
 
 
-@pytest.fixture(params=["split", "fibers", "strips"])
+@pytest.fixture(params=["plain", "fibers", "strips", "rows"])
 def program(
-    request: pytest.FixtureRequest, split: Program, fibers: Program, strips: Program
+    request: pytest.FixtureRequest, plain: Program, fibers: Program, strips: Program, rows: Program
 ) -> Program:
-    return {"split": split, "fibers": fibers, "strips": strips}[request.param]
+    return {"plain": plain, "fibers": fibers, "strips": strips, "rows": rows}[request.param]
 
 
-def test_only_kernels_with_subgroup_operations_need_fibers(split: Program) -> None:
-    fibers = {name for name, mode in split.modes.items() if mode is KernelMode.FIBERS}
-    regions = {name for name, mode in split.modes.items() if mode is KernelMode.REGIONS}
-    assert fibers == {"total", "divergent", "active"}
-    assert regions == {"scan", "settle", "nested", "flip"}
+def test_only_without_libllvm_kernels_with_barriers_need_fibers(
+    plain: Program, strips: Program, rows: Program
+) -> None:
+    fibers = {name for name, mode in plain.modes.items() if mode is KernelMode.FIBERS}
+    assert fibers == {"total", "divergent", "active", "scan", "settle", "nested", "flip"}
+    assert KernelMode.FIBERS not in {*strips.modes.values(), *rows.modes.values()}
 
 
 @pytest.mark.parametrize("lanes", [16, 64])
-def test_strips_of_any_width_compute_the_same(build: Build, split: Program, lanes: int) -> None:
+def test_strips_of_any_width_compute_the_same(build: Build, plain: Program, lanes: int) -> None:
     # The fixture `strips` has 32.
     source = build.directory / f"lanes{lanes}.mlir"
     source.write_text(OTHER_KERNELS.sub("", build.input("cpu_device.mlir").read_text()))
@@ -278,7 +281,7 @@ def test_strips_of_any_width_compute_the_same(build: Build, split: Program, lane
         threads = math.prod(block)
         values = [(i * 11) % 29 for i in range(2 * threads)]
         results = []
-        for program in (strips, split):
+        for program in (strips, plain):
             data = ints(values)
             arguments = [data, ctypes.c_int64(3), ctypes.c_int64(2), ctypes.c_bool(True)]  # noqa: FBT003
             program.launch("nested", (2, 1, 1), block, arguments)
@@ -324,7 +327,7 @@ def test_loop_until_a_shared_flag_stays_clear(program: Program, size: int) -> No
     assert all(len(set(turns[b * size : (b + 1) * size])) == 1 for b in range(2))
 
 
-LOOPS = 12
+LOOPS = 40
 
 
 def _many_barriers() -> str:
@@ -379,11 +382,11 @@ def _sums_of_many(values: list[int], turns: int) -> list[int]:
     return sums
 
 
-def test_regions_of_many_barriers_are_bounded_and_right(build: Build) -> None:
+def test_code_between_many_barriers_is_bounded_and_right(build: Build) -> None:
     source = build.directory / "many.mlir"
     source.write_text(_many_barriers())
-    program = build.program(source, stem="many")
-    assert program.modes == {"many": KernelMode.REGIONS}
+    program = build.program(source, stem="many", collapses=True)
+    assert program.modes == {"many": KernelMode.STRIPS}
     values = [(i * 7) % 11 - 3 for i in range(24)]
     for turns in (0, 1, 3):
         data = ints(values)
@@ -394,11 +397,11 @@ def test_regions_of_many_barriers_are_bounded_and_right(build: Build) -> None:
 @pytest.mark.parametrize("block", [(1, 1, 1), (8, 1, 1), (5, 7, 1), (64, 2, 1), (33, 31, 1)])
 @pytest.mark.parametrize("odd", [False, True])
 def test_nested_barriers_agree_with_fibers(
-    split: Program, fibers: Program, block: Dim3, *, odd: bool
+    rows: Program, fibers: Program, block: Dim3, *, odd: bool
 ) -> None:
     size = block[0] * block[1]
     results = []
-    for program in (split, fibers):
+    for program in (rows, fibers):
         data = ints([(i * 13) % 97 for i in range(3 * size)])
         arguments = [data, ctypes.c_int64(4), ctypes.c_int64(3), ctypes.c_bool(odd)]
         program.launch("nested", (3, 1, 1), block, arguments)
@@ -474,8 +477,10 @@ def test_conditions_on_two_axes(program: Program, width: int, height: int) -> No
             assert out[i] == expected, (x, y)
 
 
-def test_printf_formats_packed_arguments(split: Program, capfd: pytest.CaptureFixture[str]) -> None:
-    split.launch("talk", (1, 1, 1), (3, 1, 1), [ints([7, -8, 9])])
+def test_printf_formats_packed_arguments(
+    program: Program, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program.launch("talk", (1, 1, 1), (3, 1, 1), [ints([7, -8, 9])])
     ctypes.CDLL(None).fflush(None)
     expected = "7 is 0,  0.50 %\n-8 is 1,  0.50 %\n9 is 2,  0.50 %\n"
     assert capfd.readouterr().out == expected
@@ -533,7 +538,9 @@ def comparisons(build: Build) -> Program:
         + "".join(kernels)
         + "\n  }\n}\n"
     )
-    return build.program(source, stem="comparisons", opt_level=1)
+    return build.program(
+        source, stem="comparisons", opt_level=1, collapses=True, lanes=LARGEST_BLOCK
+    )
 
 
 @pytest.mark.parametrize("predicate", PREDICATES)
@@ -622,6 +629,45 @@ def compared(thread: int, size: int, mask: int) -> int:
     for holds in (partner < size, beyond < 128, near > 31, byte < 32, near > 5, near < 3):
         result = 2 * result + holds
     return result
+
+
+# The value stored at an odd place of `b` is loaded from `a`, which is the same memory.
+STRUCTURES = """
+module attributes {gpu.container_module} {
+  gpu.module @structures {
+    gpu.func @structures(%a: memref<?xi32>, %b: memref<?xi32>, %out: memref<?xi32>) kernel {
+      %one = arith.constant 1 : index
+      %two = arith.constant 2 : index
+      %t = gpu.thread_id x
+      %even = arith.muli %t, %two : index
+      %odd = arith.addi %even, %one : index
+      %x = memref.load %a[%even] : memref<?xi32>
+      memref.store %x, %b[%odd] : memref<?xi32>
+      %y = memref.load %a[%odd] : memref<?xi32>
+      memref.store %y, %out[%t] : memref<?xi32>
+      gpu.return
+    }
+  }
+}
+"""
+# Strips run loops that all threads share.
+LOOP = {
+    "      %x = memref": "      scf.for %k = %one to %two step %one {\n      %x = memref",
+    "      gpu.return": "      }\n      gpu.return",
+}
+
+
+@pytest.mark.parametrize("lanes", [0, 32, LARGEST_BLOCK], ids=["plain", "strips", "rows"])
+def test_a_thread_loads_from_structures_what_it_has_stored(build: Build, lanes: int) -> None:
+    source, text = build.directory / "structures.mlir", STRUCTURES
+    for old, new in LOOP.items() if lanes == 32 else ():
+        text = text.replace(old, new)
+    source.write_text(text)
+    stem = f"structures{lanes}"
+    program = build.program(source, stem=stem, collapses=lanes > 0, lanes=lanes)
+    data, out = ints(range(512)), ints([-1] * 256)
+    program.launch("structures", (1, 1, 1), (256, 1, 1), [data, data, out])
+    assert list(out) == [*range(0, 512, 2)]
 
 
 # The largest error of libmvec, in units of the last place.

@@ -183,9 +183,10 @@ def test_structures_with_a_name_have_a_size() -> None:
 
 def test_waiting_is_found_through_calls() -> None:
     text = "define void @inner() {\n  call void @llvm.nvvm.barrier0()\n  ret void\n}\ndefine void @k() {\n  call void @inner()\n  ret void\n}\ndefine void @alone() {\n  ret void\n}"
-    source = cpu_device_ir(text, kernels=("k", "alone"))
-    assert [kernel.mode for kernel in source.kernels] == [KernelMode.REGIONS, KernelMode.LOOPS]
-    assert source.needs_prepare
+    for collapses in (False, True):
+        source = cpu_device_ir(text, kernels=("k", "alone"), for_collapse=collapses)
+        assert [kernel.mode for kernel in source.kernels] == [KernelMode.FIBERS, KernelMode.LOOPS]
+        assert source.needs_collapse is collapses
 
 
 def test_calls_of_unknown_functions_through_pointers_need_fibers() -> None:
@@ -194,18 +195,18 @@ def test_calls_of_unknown_functions_through_pointers_need_fibers() -> None:
     assert "call void %v0(ptr %mo.c, float %v1)" in source.text
 
 
-def test_a_kernel_that_needs_no_opt_leaves_no_text_for_it_of_an_earlier_one(tmp_path: Path) -> None:
+def test_a_kernel_that_is_not_collapsed_leaves_no_text_of_an_earlier_one(tmp_path: Path) -> None:
     lowered, made = tmp_path / "k.ll", tmp_path / "k.host.ll"
-    step = CpuIr(source=lowered, kernels=("k",), output=made)
+    step = CpuIr(source=lowered, kernels=("k",), collapse=True, output=made)
     barrier = "declare void @llvm.nvvm.barrier0()"
     lowered.write_text(module("call void @llvm.nvvm.barrier0()", declaration=barrier))
     step.run()
-    assert step.unsplit.exists()
+    assert step.uncollapsed.exists()
 
     lowered.write_text(module("store float %1, ptr %0, align 4"))
     step.run()
 
-    assert not step.unsplit.exists()
+    assert not step.uncollapsed.exists()
     assert "@k.item" in made.read_text()
 
 

@@ -84,6 +84,14 @@ class Builder:
         """Append a binary operation."""
         return self._folded("BinOp", int(opcode), left.handle, right.handle, b"")
 
+    def next_number(self, number: Value) -> Value:
+        """Append the addition of 1, which must not overflow, be the number signed or not."""
+        one = self.context.constant(number.type, 1)
+        made = self.binary(Opcode.ADD, number, one)
+        for flag in ("NUW", "NSW"):
+            self.context.library.call(f"Set{flag}", made.handle, 1)
+        return made
+
     def compare(self, predicate: Predicate, left: Value, right: Value) -> Value:
         """Append an integer comparison."""
         return self._folded("ICmp", int(predicate), left.handle, right.handle, b"")

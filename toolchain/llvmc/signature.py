@@ -91,6 +91,8 @@ SIGNATURES: dict[str, str] = {
     "GetVolatile": "ip",
     "GetNSW": "ip",
     "GetNUW": "ip",
+    "SetNSW": "vpi",
+    "SetNUW": "vpi",
     "GetOrdering": "ip",
     "GetIsDisjoint": "ip",
     "GetIndices": "pp",

@@ -22,15 +22,14 @@ from mlir_offload.translate.cpu.launch import (
     KernelMode,
     fiber_definition,
     launch_definition,
-    rest_name,
     run_name,
+    strips_definition,
     thread_function_name,
 )
 from mlir_offload.translate.cpu.library import libm_attributes, vector_forms
-from mlir_offload.translate.cpu.region import has_barrier, split_at_barriers
 from mlir_offload.translate.cpu.replacement import define
 from mlir_offload.translate.cpu.rewrite import RewrittenModule, place_name
-from mlir_offload.translate.cpu.run import block_function_definition
+from mlir_offload.translate.cpu.run import loops_definition, with_noted_failures
 from mlir_offload.translate.cpu.shared import without_address_spaces
 from mlir_offload.translate.cpu.text import (
     DeviceModule,
@@ -49,11 +48,11 @@ _INLINE_HINDRANCES = ir_words("noinline", "optnone", "convergent")
 _REFERENCE = ir_pattern("`global`")
 _PARAMETER_NAME = ir_pattern(" `local`")
 _NODE = ir_pattern("`node`")
+_STORE, _LOAD = "  store ", " = load "
 _NO_ATTRIBUTES = ir_pattern("{`indent`}`end`")
 _DROPPED_METADATA = ("!nvvm.annotations", "!nvvmir.version")
-# What the splitter must recognise stays a declaration while opt works on the functions around it.
+# What the collapse over subgroups must recognise stays a declaration.
 _DECLARED = ("mo.read.ptx.sreg.", "mo.static_shared", "mo.dynamic_shared")
-# What the collapse over subgroups must recognise too.
 _COLLECTIVE = tuple(
     f"mo.{name}" for name in ("shfl", "vote", "match", "redux", "bar.warp", "barrier")
 )
@@ -90,15 +89,13 @@ def device_parts(
     return device, (*definitions, *called, *_shared_definitions(rewritten))
 
 
-def prepared_text(
-    device: DeviceModule, kernels: Sequence[str], support: Support, *, for_collapse: bool = False
-) -> str:
-    """Render the functions for opt, or for the collapse over subgroups.
+def prepared_text(device: DeviceModule, kernels: Sequence[str], support: Support) -> str:
+    """Render the functions for the collapse over subgroups.
 
-    Ids and barriers stay calls, for the collapse subgroup operations too; kernels are not to be removed.
+    Ids, barriers and subgroup operations stay calls; kernels are not to be removed.
     """
     items = {thread_function_name(kernel) for kernel in kernels}
-    functions = (
+    functions = tuple(
         replace(
             function,
             head=function.head.replace("define internal ", "define ", 1).replace(
@@ -110,14 +107,10 @@ def prepared_text(
         for function in device.functions
     )
     declared = [
-        _declaration(name, text)
-        if name.startswith(_DECLARED)
-        or name == "mo.barrier"
-        or (for_collapse and name.startswith(_COLLECTIVE))
-        else text
+        _declaration(name, text) if name.startswith((*_DECLARED, *_COLLECTIVE)) else text
         for name, text in support
     ]
-    return _render(replace(device, functions=tuple(functions)), [RUNTIME_DECLARATIONS, *declared])
+    return _render(replace(device, functions=functions), [RUNTIME_DECLARATIONS, *declared])
 
 
 def _declaration(name: str, definition: str) -> str:
@@ -141,30 +134,45 @@ def finished_module(
 ) -> tuple[str, tuple[CpuKernel, ...]]:
     """Add the code around the kernels; return the text, and how each kernel is run in the end."""
     nodes = DebugNodes(device, attributes)
-    waiting = _functions_that_wait(device)
     functions = {function.name: function for function in device.functions}
     texts: list[str] = []
     modes: list[CpuKernel] = []
     for kernel in kernels:
-        built = _build_kernel(kernel, functions, nodes, waiting)
-        functions |= {item.name: item for item in built.items}
-        modes.append(built.kernel)
-        texts += [
-            *built.texts,
-            launch_definition(
-                kernel.name,
-                built.kernel.mode,
-                shared_bytes=shared_bytes,
-                state_bytes=built.state_bytes,
-            ),
-        ]
+        mode = kernel.mode
+        item = functions.get(thread_function_name(kernel.name))
+        if item is None:
+            mode = KernelMode.STRIPS
+            run = functions[run_name(kernel.name)]
+            debug = nodes.debug_of(run)
+            if debug.subprogram:
+                # With line tables alone, a debugger only knows functions in which others are inlined.
+                del functions[run.name]
+                head = run.head.replace(symbol(run.name), symbol(f"{kernel.name}.strips"), 1)
+                run = Function(f"{kernel.name}.strips", head, run.body).with_attributes(_INLINED)
+                functions[run.name] = run
+                texts.append(strips_definition(kernel.name, run, debug))
+        else:
+            functions[item.name] = item = _internal(item)
+            debug = nodes.debug_of(item)
+            thread = with_noted_failures(item) if mode is KernelMode.LOOPS else None
+            if thread is None:
+                mode = KernelMode.FIBERS
+                texts.append(fiber_definition(kernel.name, item, debug))
+            else:
+                functions[item.name] = item = thread
+                # One array for all threads of a vector would be wrong; of marked loops LLVM makes vectors
+                # that load too early what the same thread has stored (see `can_be_parallel`).
+                is_serial = _has_arrays(item, functions) or _loads_stored(item, functions)
+                marks = debug if is_serial else nodes.vector(debug)
+                texts.append(loops_definition(kernel.name, item, marks))
+        modes.append(CpuKernel(kernel.name, mode))
+        texts.append(launch_definition(kernel.name, mode, shared_bytes=shared_bytes))
     defined = set(functions)
     known = RUNTIME_DECLARATIONS.splitlines()
-    rests = {rest_name(kernel.name) for kernel in kernels}
     declarations = [
         (name, line)
         for name, line in device.declarations
-        if not name.startswith(("mo.", "mo_cpu_", "llvm.")) and name not in rests
+        if not name.startswith(("mo.", "mo_cpu_", "llvm."))
     ]
     missing = [text for name, text in support if name not in defined]
     # What the back end and the vectorizer call, but nobody yet.
@@ -197,71 +205,16 @@ def kept_functions(names: Collection[str]) -> Iterable[str]:
         yield f'@llvm.compiler.used = appending global {array}, section "llvm.metadata"'
 
 
-class _Built(Struct, frozen=True):
-    kernel: CpuKernel
-    items: tuple[Function, ...] = ()
-    texts: tuple[str, ...] = ()
-    state_bytes: int = 0
-
-
-def _build_kernel(
-    kernel: CpuKernel,
-    functions: dict[str, Function],
-    nodes: DebugNodes,
-    waiting: frozenset[str],
-) -> _Built:
-    collapsed = run_name(kernel.name) in functions
-    found = functions.get(thread_function_name(kernel.name))
-    if collapsed and found is None:
-        return _Built(CpuKernel(kernel.name, KernelMode.STRIPS))
-    item = _internal(functions[thread_function_name(kernel.name)])
-    debug = nodes.debug_of(item)
-    waits_elsewhere = any(_mentions(item, name) for name in waiting)
-    if kernel.mode is not KernelMode.FIBERS and not waits_elsewhere:
-        region = split_at_barriers(item)
-        if region is not None:
-            # One array for all threads of a vector would be wrong.
-            is_serial = region.has_shared_arrays or _calls_with_arrays(item, functions)
-            marks = debug if is_serial else nodes.vector(debug)
-            name = rest_name(kernel.name) if collapsed else run_name(kernel.name)
-            text = block_function_definition(name, region, marks)
-            done = CpuKernel(kernel.name, KernelMode.STRIPS) if collapsed else kernel
-            return _Built(done, (region.function,), (text,), region.state_bytes)
-    if collapsed:
-        del functions[run_name(kernel.name)]
-    text = fiber_definition(kernel.name, item, debug)
-    return _Built(CpuKernel(kernel.name, KernelMode.FIBERS), (item,), (text,))
-
-
 def _internal(item: Function) -> Function:
     head = f"define internal {without_linkage(item.head.removeprefix('define '))}"
     made = replace(item, head=head)
     return made if " alwaysinline" in head else made.with_attributes(_INLINED)
 
 
-def _mentions(function: Function, name: str) -> bool:
-    reference = symbol(name)
-    return any(reference in line for line in function.body)
-
-
-def _functions_that_wait(device: DeviceModule) -> frozenset[str]:
-    """Return the functions, kernels aside, that opt left and that wait at a barrier."""
-    found = {f.name for f in device.functions if has_barrier(f) and not f.name.endswith(".item")}
-    grown = True
-    while grown:
-        callers = {
-            f.name
-            for f in device.functions
-            if not f.name.endswith(".item") and any(_mentions(f, name) for name in found)
-        }
-        grown = not callers <= found
-        found |= callers
-    return frozenset(found)
-
-
-def _calls_with_arrays(item: Function, functions: dict[str, Function]) -> bool:
-    seen: set[str] = {item.name}
-    work = _mentioned(item)
+def _has_arrays(item: Function, functions: dict[str, Function]) -> bool:
+    """Say whether a function, or one that it calls, allocates memory on the stack."""
+    seen: set[str] = set()
+    work = [item.name]
     while work:
         function = functions.get(work.pop())
         if function is None or function.name in seen:
@@ -270,6 +223,18 @@ def _calls_with_arrays(item: Function, functions: dict[str, Function]) -> bool:
         if any(" alloca " in line for line in function.body):
             return True
         work += _mentioned(function)
+    return False
+
+
+def _loads_stored(item: Function, functions: dict[str, Function]) -> bool:
+    """Say whether a load follows a store, in the text of a function or of those that it calls."""
+    storing = {name for name, f in functions.items() if any(_STORE in line for line in f.body)}
+    has_stored = False
+    for line in item.body:
+        called = storing.intersection(_mentioned(replace(item, body=(line,))))
+        if has_stored and (_LOAD in line or called):
+            return True
+        has_stored = has_stored or _STORE in line or bool(called)
     return False
 
 

@@ -18,7 +18,7 @@ _SCOPE = ir_pattern("scope: `node:node`")
 _RETAINED = ir_pattern(", retainedNodes: `node:node`")
 _NODE = ir_pattern("`node`")
 _LINKAGE_NAME = ir_pattern(', linkageName: "`string`"')
-_LOCATION = ir_line("`id:node` = !DILocation(line: `line:number`,`some` scope: `scope:node`)`end`")
+_LOCATION = ir_line("`node` = !DILocation(line: `line:number`,`some` scope: `scope:node`)`end`")
 
 
 def with_retained_variables(metadata: Iterable[str]) -> list[str]:
@@ -52,9 +52,9 @@ class DebugNodes:
         self._attributes = "".join(f" {attribute}" for attribute in attributes)
         self._nodes = {line.partition(" = ")[0]: line for line in device.tail}
         # Lines of the locations, by the subprogram that they are in.
-        self._places: dict[str, dict[str, str]] = {}
+        self._places: dict[str, list[str]] = {}
         for place in filter(None, map(_LOCATION.match, device.tail)):
-            self._places.setdefault(place[3], {})[place[1]] = place[2]
+            self._places.setdefault(place[2], []).append(place[1])
         first = self._next = device.next_metadata_id()
         self.lines: list[str] = []
         self._add("distinct !{}")
@@ -85,7 +85,7 @@ class DebugNodes:
         at = _LINE.search(line)
         scope = self._copy_of(_LINKAGE_NAME.sub("", line.split(" = ", 1)[1]))
         location = self._add(f"!DILocation(line: {at[1] if at else 0}, scope: {scope})")
-        lines = self._lines_of(match[1], scope) if match else {}
+        lines = self._lines_of(match[1], scope) if match else ()
         return Metadata(self._attributes, f" !dbg {scope}", f", !dbg {location}", lines=lines)
 
     def _copy_of(self, subprogram: str) -> str:
@@ -102,12 +102,11 @@ class DebugNodes:
             self._add(_SCOPE.sub(f"scope: {scope}", text, count=1))
         return scope
 
-    def _lines_of(self, subprogram: str, scope: str) -> dict[str, str]:
-        """Return a location in the generated function for each one of the kernel's, one for a line."""
-        own = self._places.get(subprogram, {})
-        made = {
-            number: f", !dbg {self._add(f'!DILocation(line: {number}, scope: {scope})')}"
-            for number in dict.fromkeys(own.values())
+    def _lines_of(self, subprogram: str, scope: str) -> tuple[str, ...]:
+        """Return a location in the generated function for each line of the kernel."""
+        own = dict.fromkeys(self._places.get(subprogram, ()))
+        return tuple(
+            f", !dbg {self._add(f'!DILocation(line: {number}, scope: {scope})')}"
+            for number in own
             if number != "0"
-        }
-        return {node: made[number] for node, number in own.items() if number in made}
+        )

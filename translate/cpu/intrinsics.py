@@ -11,9 +11,7 @@ from mlir_offload.translate.cpu.subgroup import find_collective
 
 _PREFIX = "llvm.nvvm."
 _REGISTER = ir_pattern("read.ptx.sreg.`register:some``(`.`axis:x|y|z``)?`")
-ITEM_TYPE = (
-    "%mo.thread = type { [3 x i32], i32, [3 x i32], [3 x i32], [3 x i32], ptr, ptr, ptr, ptr }"
-)
+ITEM_TYPE = "%mo.thread = type { [3 x i32], i32, [3 x i32], [3 x i32], [3 x i32], ptr, ptr, ptr }"
 _FIELDS = {"tid": 0, "ntid": 2, "ctaid": 3, "nctaid": 4}
 RUNTIME_DECLARATIONS = """\
 declare void @mo_cpu_launch(ptr, ptr, ptr)
@@ -29,7 +27,6 @@ declare void @mo_cpu_let_others_run(ptr)
 declare void @mo_cpu_copy_part(ptr, ptr, i32, i32)
 declare void @mo_cpu_tensor_copy(ptr, i32, ptr, ptr, ptr, i32, ptr)
 declare void @mo_cpu_wgmma(ptr, ptr, i64, i64, i32, i32, i32, i32, i32, i32, i32)
-declare i32 @mo_cpu_agree(ptr, ptr, i32, i32, ptr)
 declare void @mo_cpu_disagree(ptr, ptr, ptr) cold noreturn
 declare void @mo_cpu_collective(i32, i32, ptr, ptr, ptr, ptr, ptr)
 declare i32 @mo_cpu_vprintf(ptr, ptr)

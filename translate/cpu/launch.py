@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from mlir_offload.translate.cpu.text import Function, c_string, first_type, symbol
 
-KERNEL_TYPE = "%mo.kernel = type { ptr, ptr, ptr, i64, i64 }"
+KERNEL_TYPE = "%mo.kernel = type { ptr, ptr, ptr, i64 }"
 _FIBERS = "mo_cpu_run_fibers"
 _AXES = "xyz"
 _BLOCK_DIM = 2
 # Fields of %mo.thread that all threads of a block share.
 _TRIPLES = ((_BLOCK_DIM, "block_dim"), (3, "block_id"), (4, "grid_dim"))
-_POINTERS = ((5, "static"), (6, "dynamic"), (7, "state"), (8, "group"))
+_POINTERS = ((5, "static"), (6, "dynamic"), (7, "group"))
 
 
 class KernelMode(Enum):
     """How the threads of a block are run."""
 
     LOOPS = "loops"
-    REGIONS = "regions"
     FIBERS = "fibers"
     STRIPS = "strips"
 
@@ -30,7 +28,7 @@ class KernelMode(Enum):
 class Metadata(Struct, frozen=True):
     """What generated functions carry: attributes, references like `, !dbg !7`, or nothing.
 
-    `lines` maps the location of an instruction of the kernel to one of its line in the generated function.
+    `lines` are references to places in the generated function, one for each line of the kernel.
     """
 
     attributes: str = ""
@@ -38,7 +36,7 @@ class Metadata(Struct, frozen=True):
     location: str = ""
     access_group: str = ""
     loop: str = ""
-    lines: Mapping[str, str] = field(default_factory=dict)
+    lines: tuple[str, ...] = ()
 
 
 def thread_function_name(kernel: str) -> str:
@@ -51,17 +49,12 @@ def run_name(kernel: str) -> str:
     return f"{kernel}.run"
 
 
-def rest_name(kernel: str) -> str:
-    """Return the name of the function for blocks that collapsed code leaves to another one."""
-    return f"{kernel}.rest"
-
-
-def launch_definition(kernel: str, mode: KernelMode, *, shared_bytes: int, state_bytes: int) -> str:
+def launch_definition(kernel: str, mode: KernelMode, *, shared_bytes: int) -> str:
     """Return the exported function and the constant that describes the kernel to the runtime."""
     described, name = symbol(f"{kernel}.kernel"), symbol(f"{kernel}.name")
     run_range = f"@{_FIBERS}" if mode is KernelMode.FIBERS else "@mo_cpu_run_blocks"
     run = symbol(run_name(kernel))
-    fields = f"ptr {name}, ptr {run}, ptr {run_range}, i64 {shared_bytes}, i64 {state_bytes}"
+    fields = f"ptr {name}, ptr {run}, ptr {run_range}, i64 {shared_bytes}"
     return "\n".join(
         (
             f"{name} = internal constant {c_string(kernel)}",
@@ -85,6 +78,13 @@ def fiber_definition(kernel: str, item: Function, metadata: Metadata) -> str:
     call = f"  call void {symbol(item.name)}({', '.join(('ptr %item', *arguments))}){metadata.location}"
     head = run_head(run_name(kernel), "%item", metadata)
     return "\n".join((head, *loads, call, "  ret void", "}"))
+
+
+def strips_definition(kernel: str, run: Function, metadata: Metadata) -> str:
+    """Return mo_kernel.run for a kernel of which another function runs a block."""
+    head = run_head(run_name(kernel), "%block", metadata)
+    call = f"  call void {symbol(run.name)}(ptr %block, ptr %params){metadata.location}"
+    return f"{head}\n{call}\n  ret void\n}}"
 
 
 def run_head(name: str, context: str, metadata: Metadata) -> str:
@@ -129,18 +129,18 @@ def _copy(name: str, type_: str, place: str, suffix: str) -> list[str]:
     ]
 
 
-def fill_thread_context(prefix: str, loop: str) -> tuple[str, ...]:
+def fill_thread_context() -> tuple[str, ...]:
     """Return the stores that fill `%item` for one thread, innermost so that SROA dissolves it."""
     lines: list[str] = []
 
     def store(place: str, type_: str, value: str) -> None:
-        slot = f"%{prefix}.slot{len(lines) // 2}"
+        slot = f"%slot{len(lines) // 2}"
         lines.append(f"  {slot} = getelementptr inbounds %mo.thread, ptr %item, i32 0, {place}")
         lines.append(f"  store {type_} {value}, ptr {slot}, align {4 if type_ == 'i32' else 8}")
 
     for axis in range(3):
-        store(f"i32 0, i32 {axis}", "i32", f"%{loop if axis else prefix}.{_AXES[axis]}")
-    store("i32 1", "i32", f"%{prefix}.linear")
+        store(f"i32 0, i32 {axis}", "i32", f"%{_AXES[axis]}")
+    store("i32 1", "i32", "%linear")
     for number, name in _TRIPLES:
         for axis in range(3):
             store(f"i32 {number}, i32 {axis}", "i32", f"%{name}.{_AXES[axis]}")

@@ -2,9 +2,8 @@
 
 The steps, each text to text or files to files:
 1. `cpu_device_ir`: thread context in place of NVVM intrinsics, an entry point for each kernel.
-2. Only where `CpuDeviceSource.needs_prepare`: `cpu_collapse_command`, with an installed libLLVM, or
-   `cpu_prepare_command`; then `finish_cpu_ir`, which splits the kernels with barriers that are left
-   into regions between barriers.
+2. Only where `CpuDeviceSource.needs_collapse`: `cpu_collapse_command`, with an installed libLLVM; then
+   `finish_cpu_ir`, which adds the entry points of the kernels.
 3. `cpu_runtime_command`: the device runtime as bitcode, the same for all images of a build.
 4. `cpu_image_command`: one compiler call; the runtime is linked in and made local.
 """
@@ -41,14 +40,17 @@ __all__ = [
     "cpu_collapse_command",
     "cpu_device_ir",
     "cpu_image_command",
-    "cpu_prepare_command",
     "cpu_runtime_command",
     "finish_cpu_ir",
 ]
 
-# reg2mem is not among them: values that live across barriers are few, the splitter finds them.
-_PASSES = "always-inline,sroa,early-cse,simplifycfg,instnamer"
-_MODES = {Sync.NONE: KernelMode.LOOPS, Sync.BLOCK: KernelMode.REGIONS, Sync.WARP: KernelMode.FIBERS}
+
+_GAINING = (" = phi ", " = alloca ")
+_BRANCH, _STORE, _LOAD = " br i1 ", "  store ", " = load "
+# There are masked loads of 32 and 64 bits.
+_NARROW = (" load half", " load bfloat", " load i16", " load i8")
+# More than saxpy has, also with an exponential function; a stencil and Black-Scholes have as much.
+_MUCH = 8
 
 
 class ToolPaths(Protocol):
@@ -59,7 +61,7 @@ class ToolPaths(Protocol):
 
 
 class CpuDeviceSource(Struct, frozen=True):
-    """LLVM IR for the CPU; where `needs_prepare`, not yet whole (see `finish_cpu_ir`).
+    """LLVM IR for the CPU; where `needs_collapse`, not yet whole (see `finish_cpu_ir`).
 
     `support` holds the definitions of functions that the prepared text only declares.
     """
@@ -69,7 +71,7 @@ class CpuDeviceSource(Struct, frozen=True):
     shared_bytes: int
     support: tuple[tuple[str, str], ...]
     attributes: tuple[str, ...] = ()
-    needs_prepare: bool = False
+    needs_collapse: bool = False
 
 
 def cpu_device_ir(  # noqa: PLR0913 (what is known of a module, and how it is to be run)
@@ -105,28 +107,46 @@ def cpu_device_ir(  # noqa: PLR0913 (what is known of a module, and how it is to
             raise NotOnCpuError(msg, hint="rename the kernel", location=location)
     public = public_functions(module, frozenset(kernels)) if keeps_functions else ()
     rewritten = rewrite_functions(module, library, public=public, is_open=keeps_functions)
+
+    def waits(kernel: str) -> bool:
+        return rewritten.sync_of(kernel) is not Sync.NONE
+
     modes = tuple(
-        CpuKernel(name, KernelMode.FIBERS if fibers_only else _MODES[rewritten.sync_of(name)])
+        CpuKernel(name, KernelMode.FIBERS if fibers_only or waits(name) else KernelMode.LOOPS)
         for name in kernels
     )
     device, support = device_parts(module, rewritten, kernels, attributes)
     source = CpuDeviceSource("", modes, rewritten.layout.size_bytes, support, tuple(attributes))
-    needs_collapse = for_collapse and not fibers_only and may_gain(module, modes)
-    if needs_collapse or any(kernel.mode is KernelMode.REGIONS for kernel in modes):
-        text = prepared_text(device, kernels, support, for_collapse=needs_collapse)
-        return replace(source, text=text, needs_prepare=True)
+    if for_collapse and not fibers_only and may_gain(module, modes):
+        text = prepared_text(device, kernels, support)
+        return replace(source, text=text, needs_collapse=True)
     return _finished(device, source)
 
 
 def may_gain(module: DeviceModule, kernels: Sequence[CpuKernel]) -> bool:
-    """Say whether the collapse may make a kernel faster: one with barriers, subgroups or loops."""
+    """Say whether the collapse makes a kernel so much faster that it is worth the time that it takes.
+
+    Of kernels without barriers, subgroup operations and loops, those gain that have memory of their own,
+    that load behind a store, which may keep LLVM from making vectors, and those whose `if (i < n)` guards
+    much: vectors under masks then take 1.3 to 1.5 times as long as others.
+    """
     modes = {kernel.name: kernel.mode for kernel in kernels}
-    return any(mode is not KernelMode.LOOPS for mode in modes.values()) or any(
-        " = phi " in line
-        for function in module.functions
-        if function.name in modes
-        for line in function.body
+    if any(mode is not KernelMode.LOOPS for mode in modes.values()):
+        return True
+    bodies = ("\n".join(f.body) for f in module.functions if f.name in modes)
+    return any(
+        any(word in body for word in _GAINING)
+        or _LOAD in body.partition(_STORE)[2]
+        or (_BRANCH in body and _guarded_cost(body) >= _MUCH)
+        for body in bodies
     )
+
+
+def _guarded_cost(body: str) -> int:
+    if any(word in body for word in _NARROW):
+        return _MUCH
+    calls = body.count(" call ") - body.count("@llvm.")
+    return 2 * body.count(_LOAD) + 3 * max(calls, 0)
 
 
 def cpu_collapse_command(
@@ -144,15 +164,8 @@ def cpu_collapse_command(
     return Command(argv)
 
 
-def cpu_prepare_command(llvm: ToolPaths, source: Path, output: Path) -> Command:
-    """Inline device functions and bring the kernels into the form that `finish_cpu_ir` reads."""
-    return Command(
-        (str(llvm.tool("opt")), "-S", f"-passes={_PASSES}", str(source), "-o", str(output))
-    )
-
-
 def finish_cpu_ir(prepared: str, source: CpuDeviceSource) -> CpuDeviceSource:
-    """Finish the output of `cpu_collapse_command` or `cpu_prepare_command`."""
+    """Finish the output of `cpu_collapse_command`."""
     return _finished(parse_device_module(prepared), source)
 
 
@@ -160,7 +173,7 @@ def _finished(device: DeviceModule, source: CpuDeviceSource) -> CpuDeviceSource:
     text, kernels = finished_module(
         device, source.kernels, source.support, source.shared_bytes, source.attributes
     )
-    return replace(source, text=text, kernels=kernels, needs_prepare=False)
+    return replace(source, text=text, kernels=kernels, needs_collapse=False)
 
 
 def cpu_runtime_command(

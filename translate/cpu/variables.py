@@ -13,9 +13,9 @@ from msgspec import Struct, field
 from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.translate.cpu.debug_types import DebugTypes, memref_pieces
+from mlir_offload.translate.cpu.result_type import result_type
 from mlir_offload.translate.cpu.source_names import Parameter, SourceNames, read_parameters
 from mlir_offload.translate.cpu.text import Function, first_type, label_of
-from mlir_offload.translate.cpu.values import result_type
 
 _SUBPROGRAM = ir_line("define `head`@`name:bare`(`some` !dbg !`id:number` {`end`")
 _NODE = ir_line("!`number:number` = `node:rest`")

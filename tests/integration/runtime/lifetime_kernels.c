@@ -54,7 +54,7 @@ static void run_overflow(mo_thread_context *context, void **params) {
 }
 
 #define KERNEL(name, range)                                                \
-  static const mo_kernel name##_kernel = {#name, run_##name, range, 0, 0}; \
+  static const mo_kernel name##_kernel = {#name, run_##name, range, 0}; \
   void name(const mo_launch *launch, void **params) { mo_cpu_launch(launch, params, &name##_kernel); }
 KERNEL(mark, mo_cpu_run_blocks)
 KERNEL(hold, mo_cpu_run_blocks)

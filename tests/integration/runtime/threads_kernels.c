@@ -25,8 +25,8 @@ static void run_meet(mo_thread_context *context, void **params) {
     data[context->block_id[0]] += shared[i];
 }
 
-static const mo_kernel bump_kernel = {"bump", run_bump, mo_cpu_run_blocks, 0, 0};
-static const mo_kernel meet_kernel = {"meet", run_meet, mo_cpu_run_fibers, 64, 0};
+static const mo_kernel bump_kernel = {"bump", run_bump, mo_cpu_run_blocks, 0};
+static const mo_kernel meet_kernel = {"meet", run_meet, mo_cpu_run_fibers, 64};
 
 void bump(const mo_launch *launch, void **params) { mo_cpu_launch(launch, params, &bump_kernel); }
 void meet(const mo_launch *launch, void **params) { mo_cpu_launch(launch, params, &meet_kernel); }

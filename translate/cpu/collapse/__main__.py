@@ -29,9 +29,12 @@ def main() -> None:
     parser.add_argument("--library", type=Path, required=True)
     parser.add_argument("--kernel", action="append", default=[])
     parser.add_argument("--location", default="")
+    parser.add_argument("--lanes", type=int, help="threads of a strip; 1024: a row, however long")
     options = parser.parse_args()
     try:
-        outcomes = collapse_file(options.input, options.output, options.library, options.kernel)
+        outcomes = collapse_file(
+            options.input, options.output, options.library, options.kernel, options.lanes
+        )
     except (LlvmError, MlirOffloadError) as error:
         sys.exit(f"{options.input}: error: {str(error).splitlines()[0]}")
     for outcome in outcomes:

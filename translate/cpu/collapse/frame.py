@@ -158,6 +158,12 @@ class Frame:
         """Promise that the lanes' accesses do not depend on each other."""
         access.mark(self._group_kind, self._group)
 
+    def mark_range(self, load: Instruction, low: int, high: int) -> None:
+        """Promise that a loaded number of 32 bits is at least one number and less than another one."""
+        made = self._metadata
+        ends = (made.value(self.number(n)) for n in (low, high))
+        load.mark(made.kind("range"), made.node(*ends))
+
     def mark_workgroup(self, access: Instruction, *, is_inside: bool) -> None:
         """Promise that an access is inside of workgroup memory, or that it is not."""
         kind = "alias.scope" if is_inside else "noalias"
@@ -175,8 +181,11 @@ class Frame:
         guard: Value | None = None,
         is_parallel: bool = True,
         has_calls: bool = False,
+        part: tuple[Value, Value] | None = None,
     ) -> None:
         """Append a loop over lanes; `guard` is an array that tells which lanes run.
+
+        `part` is the first lane and the end of those that run; they are at least one.
 
         With calls of libm LLVM chooses the width of vectors, as it knows which there are.
         """
@@ -195,12 +204,13 @@ class Frame:
         body(lane)
         self.b.jump(latch)
         self.b.go(latch)
-        following = self.b.binary(Opcode.ADD, lane, self.number(1, self.i64))
-        has_more = self.b.compare(Predicate.ULT, following, self.number(self.lanes, self.i64))
+        following = self.b.next_number(lane)
+        begin, end = part or (self.number(0, self.i64), self.number(self.lanes, self.i64))
+        has_more = self.b.compare(Predicate.NE, following, end)
         branch = self.b.branch(has_more, head, out)
-        self.b.add_incoming(lane, self.number(0, self.i64), before)
+        self.b.add_incoming(lane, begin, before)
         self.b.add_incoming(lane, following, latch)
-        branch.mark(self._loop_kind, self._loop_node(is_parallel, has_calls))
+        branch.mark(self._loop_kind, self._loop_node(is_parallel, has_calls or part is not None))
         self.b.go(out)
 
     def unroll(self, branch: Instruction) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 
 from msgspec import Struct
 
 from mlir_offload.toolchain.llvmc.builder import Builder
 from mlir_offload.toolchain.llvmc.code import Opcode, RmwUpdate
-from mlir_offload.toolchain.llvmc.ir import Block, Function, Value
+from mlir_offload.toolchain.llvmc.ir import Function, Value
 from mlir_offload.toolchain.llvmc.module import Module
 from mlir_offload.toolchain.llvmc.target import run_passes
+from mlir_offload.translate.cpu.collapse.bound import add_barriers
 from mlir_offload.translate.cpu.collapse.frame import Frame
 from mlir_offload.translate.cpu.collapse.piece import (
     CannotCollapseError,
@@ -19,7 +21,8 @@ from mlir_offload.translate.cpu.collapse.piece import (
     condition_of,
     is_meeting,
 )
-from mlir_offload.translate.cpu.collapse.place import SUBGROUP, BlockPlace
+from mlir_offload.translate.cpu.collapse.place import LARGEST_BLOCK, SUBGROUP, BlockPlace
+from mlir_offload.translate.cpu.collapse.row import RowWriter
 from mlir_offload.translate.cpu.collapse.shape import Geometry, Shapes
 from mlir_offload.translate.cpu.collapse.writer import StripWriter
 
@@ -37,16 +40,16 @@ _PLAIN_RUNTIME = frozenset(
 # See translate/cpu/foreign.py.
 _WAITING_ELSEWHERE = "mo.device.convergent."
 _PRINT = "mo_cpu_vprintf"
-_ROWS = frozenset(("tid.y", "tid.z"))
+_WAITS = "a loop may wait for another thread of the strip"
+_OTHER_AXES = frozenset(("tid.y", "tid.z"))
 _ITEM = ".item"
-REST = ".rest"
-"""Behind a kernel's name: what runs the blocks that the collapsed code does not, for `finish_cpu_ir`."""
 _LANES = 32
 # As many as a row of a small block in two dimensions has.
 _LANES_OF_A_TILE = 16
 # A strip goes through its loops alone; with serial code, which no vectors speed up, a strip of 64 loads
 # more of what lies side by side in memory.
 _LANES_OF_SERIAL_CODE = 64
+_ROWS_OF_ANY_WIDTH = Geometry(LARGEST_BLOCK, is_row=True, is_whole_row=True, is_any_width=True)
 _KEPT_ATTRIBUTES = ("sanitize_address", "sanitize_memory")
 
 
@@ -59,16 +62,33 @@ class Outcome(Struct, frozen=True):
     line: int = 0
 
 
+class _Code(Enum):
+    """What is written for a kernel: loops over strips of threads, over rows of them, or for both."""
+
+    STRIPS = "strips"
+    STRIPS_AND_ROWS = "strips and rows"
+    ROWS = "rows"
+    ROWS_ONLY = "rows only"
+
+
+class _Plan(Struct, frozen=True):
+    """How a kernel is run best, and why; `ROWS_ONLY` if strips cannot run it, `STRIPS` if rows cannot."""
+
+    code: _Code
+    reason: str
+
+
 def collapse_module(
     module: Module, kernels: Sequence[str], lanes: int | None = None
 ) -> list[Outcome]:
     """Replace `KERNEL.item` by `KERNEL.run` for the kernels that gain by it.
 
-    A strip has `lanes` threads, 16, 32 or 64, if they are given and no subgroup operation needs 32.
+    A strip has `lanes` threads, 16, 32 or 64, if they are given and no subgroup operation needs 32; with
+    LARGEST_BLOCK each is a row.
     """
     run_passes(module, _INLINE)
     waiting = _waiting_functions(module)
-    chosen: list[tuple[str, str]] = []
+    chosen: list[tuple[str, _Plan]] = []
     outcomes: dict[str, Outcome] = {}
     others: list[Function] = []
     for kernel in kernels:
@@ -76,7 +96,7 @@ def collapse_module(
         if item is None:
             continue
         try:
-            chosen.append((kernel, _reason_to_collapse(item, module, waiting)))
+            chosen.append((kernel, _plan(item, module, waiting)))
         except CannotCollapseError as error:
             outcomes[kernel] = Outcome(
                 kernel, is_collapsed=False, reason=str(error), line=_line(item)
@@ -84,8 +104,8 @@ def collapse_module(
             others.append(item)
     if chosen:
         _prepare(module, others)
-    for kernel, reason in chosen:
-        outcomes[kernel] = _collapse(module, kernel, reason, lanes)
+    for kernel, plan in chosen:
+        outcomes[kernel] = _collapse(module, kernel, plan, lanes)
     run_passes(module, "function(instnamer)")
     module.verify()
     return [outcomes[kernel] for kernel in kernels if kernel in outcomes]
@@ -107,49 +127,44 @@ def _line(function: Function) -> int:
     return function.context.library.call("DISubprogramGetLine", found) if found else 0
 
 
-def _reason_to_collapse(item: Function, module: Module, waiting: frozenset[str]) -> str:
-    """Return why a kernel gains by it. Raises CannotCollapseError if it does not, or cannot be."""
+def _plan(item: Function, module: Module, waiting: frozenset[str]) -> _Plan:
+    """Return how a kernel is written. Raises CannotCollapseError if only fibers can run it."""
     if any(name in waiting or _needs_fibers(name) for name in _callees(item)):
         msg = "it calls a function that waits for other threads"
         raise CannotCollapseError(msg)
     graph = Graph(item)
     shapes = Shapes(graph, module, Geometry(SUBGROUP, is_row=True))
-    if any(_may_wait(graph, shapes, body) for body in graph.loops.values()):
-        msg = "a loop may wait for another thread of the strip"
-        raise CannotCollapseError(msg)
-    if any(piece.collective is not None for piece in graph.order):
-        return "it has subgroup operations"
-    if _leaves_early(graph, shapes):
-        return "threads leave before a barrier"
-    return _reason_for_speed(item, graph, shapes)
-
-
-def _reason_for_speed(item: Function, graph: Graph, shapes: Shapes) -> str:
-    """Return why a kernel becomes faster that other code can run too; raises as above."""
-    if item.subprogram:
-        msg = "a debugger stops in the loops over threads"
-        raise CannotCollapseError(msg)
-    if _PRINT in _callees(item):
-        msg = "it prints, one thread after the other"
-        raise CannotCollapseError(msg)
-    if not graph.loops:
-        msg = "the loop over threads is vectorized as it is"
-        raise CannotCollapseError(msg)
-    if any(not _is_shared(graph, shapes, body) for body in graph.loops.values()):
-        msg = "the number of iterations of a loop differs between threads"
-        raise CannotCollapseError(msg)
-    if any(not any(p.is_barrier for p in body) for body in graph.loops.values()):
-        return "it has loops whose iterations all threads share"
-    if _has_nested_branches(graph, shapes):
-        return "it has nested divergent branches"
-    msg = "the loops over threads between barriers are vectorized as they are"
-    raise CannotCollapseError(msg)
-
-
-def _must_collapse(graph: Graph, shapes: Shapes) -> bool:
-    """Say whether only fibers could run the kernel otherwise."""
+    may_wait = any(_may_wait(graph, shapes, body) for body in graph.loops.values())
     has_subgroups = any(piece.collective is not None for piece in graph.order)
-    return has_subgroups or _leaves_early(graph, shapes)
+    if has_subgroups or _leaves_early(graph, shapes):
+        if may_wait:
+            raise CannotCollapseError(_WAITS)
+        reason = "it has subgroup operations" if has_subgroups else "threads leave before a barrier"
+        return _Plan(_Code.STRIPS, reason)
+    if may_wait:
+        return _Plan(_Code.ROWS_ONLY, _WAITS)
+    reason = _reason_for_rows(item, graph, shapes)
+    if reason:
+        return _Plan(_Code.ROWS, reason)
+    if any(not any(p.is_barrier for p in body) for body in graph.loops.values()):
+        return _Plan(_Code.STRIPS_AND_ROWS, "it has loops whose iterations all threads share")
+    return _Plan(_Code.STRIPS_AND_ROWS, "it has nested divergent branches")
+
+
+def _reason_for_rows(item: Function, graph: Graph, shapes: Shapes) -> str:
+    """Return why a kernel is run by rows that strips can run too; an empty text if strips are faster."""
+    if item.subprogram:
+        return "a debugger stops in the loops over threads"
+    if _PRINT in _callees(item):
+        return "it prints, one thread after the other"
+    if not graph.loops:
+        return "the loop over threads is vectorized as it is"
+    if any(not _is_shared(graph, shapes, body) for body in graph.loops.values()):
+        return "the number of iterations of a loop differs between threads"
+    has_barriers = all(any(p.is_barrier for p in body) for body in graph.loops.values())
+    if has_barriers and not _has_nested_branches(graph, shapes):
+        return "the loops over threads between barriers are vectorized as they are"
+    return ""
 
 
 def _leaves_early(graph: Graph, shapes: Shapes) -> bool:
@@ -232,30 +247,67 @@ def _waiting_functions(module: Module) -> frozenset[str]:
         waiting |= callers
 
 
-def _collapse(module: Module, kernel: str, reason: str, lanes: int | None) -> Outcome:
+def _collapse(module: Module, kernel: str, plan: _Plan, lanes: int | None) -> Outcome:
     item = module.function(f"{kernel}{_ITEM}")
     if item is None:
         msg = f"{kernel}.item is gone"
         raise ValueError(msg)
-    line = _line(item)
+    line, code = _line(item), plan.code
+    if lanes == LARGEST_BLOCK and code is _Code.STRIPS_AND_ROWS:
+        code = _Code.ROWS
     try:
-        _write_run(module, kernel, item, lanes)
+        try:
+            _write_run(module, kernel, item, lanes, code)
+        except CannotCollapseError:
+            if code in (_Code.STRIPS, _Code.ROWS_ONLY):
+                raise
+            _delete(module, kernel)
+            _write_run(module, kernel, item, lanes, _Code.STRIPS)
     except CannotCollapseError as error:
-        left = module.function(f"{kernel}.run")
+        _delete(module, kernel)
+        return Outcome(kernel, is_collapsed=False, reason=str(error), line=line)
+    item.delete()
+    is_collapsed = code in (_Code.STRIPS, _Code.STRIPS_AND_ROWS)
+    return Outcome(kernel, is_collapsed, plan.reason, line)
+
+
+def _delete(module: Module, kernel: str) -> None:
+    """Remove what could not be written to its end."""
+    for name in ("run", "rest"):
+        left = module.function(f"{kernel}.{name}")
         if left is not None:
             left.delete()
-        return Outcome(kernel, is_collapsed=False, reason=str(error), line=line)
-    if module.function(f"{kernel}{REST}") is None:
-        item.delete()
-    return Outcome(kernel, is_collapsed=True, reason=reason, line=line)
 
 
-def _write_run(module: Module, kernel: str, item: Function, lanes: int | None) -> None:
+def _write_run(module: Module, kernel: str, item: Function, lanes: int | None, code: _Code) -> None:
+    graph, name = Graph(item), f"{kernel}.run"
+    add_barriers(graph)
+    if code in (_Code.ROWS, _Code.ROWS_ONLY):
+        _write_function(module, name, item, graph, [_ROWS_OF_ANY_WIDTH])
+        return
+    strips = _strips(graph, lanes)
+    if code is _Code.STRIPS:
+        others = Geometry(strips[-1].lanes, is_row=False)
+        _write_function(module, name, item, graph, [*strips, others])
+        return
+    # Apart, where it does not take registers from the code of strips.
+    rest = _write_function(module, f"{kernel}.rest", item, graph, [_ROWS_OF_ANY_WIDTH])
+    rest.add_attribute("noinline")
+    _write_function(module, name, item, graph, strips, rest)
+
+
+def _write_function(
+    module: Module,
+    name: str,
+    item: Function,
+    graph: Graph,
+    geometries: Sequence[Geometry],
+    others: Function | None = None,
+) -> Function:
+    """Write a function that runs a block; `others` runs those that are not made of strips."""
     context = module.context
     type_ = context.function_type(context.void, [context.pointer, context.pointer])
-    graph = Graph(item)
-    rows = _rows(graph, lanes)
-    run = module.declare(f"{kernel}.run", type_)
+    run = module.declare(name, type_)
     run.make_internal()
     run.add_attribute("nounwind")
     for attribute in _KEPT_ATTRIBUTES:
@@ -270,31 +322,27 @@ def _write_run(module: Module, kernel: str, item: Function, lanes: int | None) -
         arguments = {item.parameters[0]: place.item} | _load_arguments(frame, item, params)
         if item.subprogram:
             _mark_lines(b, graph)
-
-        def write(geometry: Geometry, shapes: Shapes) -> Block:
+        for geometry in geometries:
             here = b.block
-            first = StripWriter(frame, graph, shapes, geometry, place, arguments).write(done)
+            writer = RowWriter if geometry.is_any_width else StripWriter
+            shapes = Shapes(graph, module, geometry)
+            first = writer(frame, graph, shapes, geometry, place, arguments).write(done)
             b.go(here)
-            return first
-
-        known = {geometry: Shapes(graph, module, geometry) for geometry in rows}
-        for geometry, shapes in known.items():
-            first = write(geometry, shapes)
-            others = run.append_block("others")
-            b.branch(place.is_made_of(geometry), first, others)
-            b.go(others)
-        if _must_collapse(graph, known[rows[-1]]):
-            strips = Geometry(rows[-1].lanes, is_row=False)
-            b.jump(write(strips, Shapes(graph, module, strips)))
-        else:
-            b.call(module.declare(f"{kernel}{REST}", type_), [block, params])
+            if others is None and geometry is geometries[-1]:
+                b.jump(first)
+            else:
+                rest = run.append_block("others")
+                b.branch(place.is_made_of(geometry), first, rest)
+                b.go(rest)
+        if others is not None:
+            b.call(others, [block, params])
             b.jump(done)
         b.go(done)
         b.ret()
         entry.jump(begin)
-    subprogram = item.subprogram
-    if subprogram:
-        run.set_subprogram(subprogram)
+    if item.subprogram:
+        run.set_subprogram(item.subprogram)
+    return run
 
 
 def _mark_lines(b: Builder, graph: Graph) -> None:
@@ -312,13 +360,13 @@ def _mark_lines(b: Builder, graph: Graph) -> None:
                 b.mark_line(place)
 
 
-def _rows(graph: Graph, lanes: int | None) -> tuple[Geometry, ...]:
+def _strips(graph: Graph, lanes: int | None) -> tuple[Geometry, ...]:
     """Return the ways to put rows of threads into strips, in the order of preference."""
     if any(piece.collective is not None for piece in graph.order):
         return (Geometry(SUBGROUP, is_row=True),)
-    if lanes is not None:
+    if lanes not in (None, LARGEST_BLOCK):
         return (Geometry(lanes, is_row=True),)
-    if not graph.registers.isdisjoint(_ROWS):
+    if not graph.registers.isdisjoint(_OTHER_AXES):
         return (
             Geometry(_LANES_OF_A_TILE, is_row=True, is_whole_row=True),
             Geometry(_LANES_OF_A_TILE, is_row=True),

@@ -63,6 +63,11 @@ class Piece:
         return f"<piece {self.number}>"
 
     @property
+    def can_end_with_a_barrier(self) -> bool:
+        """Say whether it is not a barrier, a subgroup operation or a serial instruction, nor the end."""
+        return bool(self.successors) and not (self.is_barrier or self.collective or self.is_serial)
+
+    @property
     def condition(self) -> Instruction | None:
         """Return the terminator if it has a choice."""
         return self.terminator if len(self.successors) > 1 else None
@@ -98,8 +103,27 @@ class Graph:
         self.operands: dict[Instruction, tuple[Value, ...]] = {}
         self._cut(function)
         self._check_ends()
+        self.find_order()
+
+    def find_order(self) -> None:
+        """Find the order of the pieces, also after a change."""
+        for name in ("dominators", "post_dominators", "loops"):
+            self.__dict__.pop(name, None)
         self.order = self._topological_order()
         self.position = {piece: number for number, piece in enumerate(self.order)}
+
+    def wait_behind(self, piece: Piece) -> None:
+        """Let the threads wait for each other before they go on from a piece."""
+        made = self._new_piece()
+        made.terminator, piece.terminator = piece.terminator, None
+        made.successors, made.predecessors = piece.successors, [piece]
+        piece.successors, piece.is_barrier = [made], True
+        for after in made.successors:
+            after.predecessors = [made if p is piece else p for p in after.predecessors]
+            for phi in after.phis:
+                self.incoming[phi] = [
+                    (made if p is piece else p, value) for p, value in self.incoming[phi]
+                ]
 
     @property
     def entry(self) -> Piece:

@@ -10,8 +10,9 @@ from mlir_offload.translate.cpu.collapse.shape import Geometry
 
 # Offsets of mo_thread_context in offload/runtime/cpu_device.h.
 _TRIPLES = {"ntid": 16, "ctaid": 28, "nctaid": 40}
-_LINEAR, _STATIC, _DYNAMIC, _ITEM_BYTES = 12, 56, 64, 88
+_LINEAR, _STATIC, _DYNAMIC, _ITEM_BYTES = 12, 56, 64, 80
 _AXES = "xyz"
+LARGEST_BLOCK = 1024
 SUBGROUP = 32
 _SUBGROUP_BITS = 5
 
@@ -24,7 +25,7 @@ class BlockPlace:
         self._frame = frame
         self.block = block
         self.registers = {
-            f"{name}.{axis}": self._load(frame.i32, offset + 4 * number)
+            f"{name}.{axis}": self._load(frame.i32, offset + 4 * number, is_size=name == "ntid")
             for name, offset in _TRIPLES.items()
             for number, axis in enumerate(_AXES)
         }
@@ -53,8 +54,12 @@ class BlockPlace:
         frame = self._frame
         return frame.b.offset(frame.i8, base, frame.number(offset, frame.i64))
 
-    def _load(self, type_: Type, offset: int) -> Value:
-        return self._frame.b.load(type_, self._at(self.block, offset), align=4)
+    def _load(self, type_: Type, offset: int, *, is_size: bool = False) -> Value:
+        loaded = self._frame.b.load(type_, self._at(self.block, offset), align=4)
+        if is_size:
+            # Which lets 32-bit ids be widened without a check for overflow.
+            self._frame.mark_range(loaded, 1, LARGEST_BLOCK + 1)
+        return loaded
 
     def _copy(self, offset: int) -> None:
         frame = self._frame
@@ -112,13 +117,23 @@ class StripPlace:
     def first(self) -> Value:
         """Return the number of the first thread in its block."""
         frame = self._frame
-        return frame.b.binary(Opcode.MUL, self.strip, frame.number(self._geometry.lanes))
+        return frame.b.binary(Opcode.MUL, self.strip, self._width)
+
+    @property
+    def _width(self) -> Value:
+        if self._geometry.is_any_width:
+            return self._block.registers["ntid.x"]
+        return self._frame.number(self._geometry.lanes)
 
     @property
     def has_more(self) -> Value:
         """Return whether the block has threads behind the strip."""
-        frame = self._frame
-        behind = frame.b.binary(Opcode.ADD, self.first, frame.number(self._geometry.lanes))
+        frame, registers = self._frame, self._block.registers
+        if self._geometry.is_any_width:
+            following = frame.b.binary(Opcode.ADD, self.strip, frame.number(1))
+            rows = frame.b.binary(Opcode.MUL, registers["ntid.y"], registers["ntid.z"])
+            return frame.b.compare(Predicate.ULT, following, rows)
+        behind = frame.b.binary(Opcode.ADD, self.first, self._width)
         return frame.b.compare(Predicate.ULT, behind, self._block.threads)
 
     def _now(self, name: str) -> Value:
@@ -187,6 +202,10 @@ class StripPlace:
             return self.id_of(name[-1], lane)
         frame, b = self._frame, self._frame.b
         number = b.binary(Opcode.AND, self.linear(lane), frame.number(SUBGROUP - 1))
+        if name == "laneid":
+            return number
+        if name == "warpid":
+            return b.binary(Opcode.LSHR, self.linear(lane), frame.number(_SUBGROUP_BITS))
         bit = b.binary(Opcode.SHL, frame.number(1), number)
         below = b.binary(Opcode.SUB, bit, frame.number(1))
         masks: dict[str, Value] = {

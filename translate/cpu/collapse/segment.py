@@ -9,14 +9,13 @@ from mlir_offload.toolchain.llvmc.code import Opcode, Predicate
 from mlir_offload.toolchain.llvmc.ir import Block, Type, Value
 from mlir_offload.translate.cpu.collapse.frame import Frame
 from mlir_offload.translate.cpu.collapse.piece import Graph, Piece
-from mlir_offload.translate.cpu.collapse.place import BlockPlace, StripPlace
+from mlir_offload.translate.cpu.collapse.place import LARGEST_BLOCK, BlockPlace, StripPlace
 from mlir_offload.translate.cpu.collapse.region import Region
 from mlir_offload.translate.cpu.collapse.shape import Geometry, Shapes
 from mlir_offload.translate.cpu.collapse.slot import Slots
 from mlir_offload.translate.cpu.collapse.traffic import Traffic
 
 END = -1
-LARGEST_BLOCK = 1024
 
 
 class Writer(Protocol):
@@ -69,11 +68,13 @@ class Crossing:
 
     @property
     def mask_type(self) -> Type:
-        """Return the type of a bit for each lane."""
-        return self._writer.frame.context.integer(self._writer.geometry.lanes)
+        """Return the type of a bit for each lane; rows have one for all."""
+        geometry = self._writer.geometry
+        return self._writer.frame.context.integer(8 if geometry.is_any_width else geometry.lanes)
 
     def _strips(self) -> int:
-        return LARGEST_BLOCK // self._writer.geometry.lanes
+        geometry = self._writer.geometry
+        return LARGEST_BLOCK if geometry.is_any_width else LARGEST_BLOCK // geometry.lanes
 
     def mask_address(self) -> Value:
         """Return where the mask of the current strip is."""
@@ -142,7 +143,8 @@ class Segment:
             run = frame.new_block("strip.run")
             b.branch(b.compare(Predicate.EQ, bits, bits.type.null), self._step, run)
             b.go(run)
-            places = b.cast(Opcode.BITCAST, bits, frame.i1.vector(writer.geometry.lanes))
+            if not writer.geometry.is_any_width:
+                places = b.cast(Opcode.BITCAST, bits, frame.i1.vector(writer.geometry.lanes))
         writer.strip.find_threads()
         if self.number:
             self._restore()
@@ -172,6 +174,8 @@ class Segment:
             if writer.traffic.is_repeatable(value):
                 writer.repeat(value)
             elif writer.shapes.is_divergent(value):
+                if writer.geometry.is_any_width:
+                    continue
                 address = writer.crossing.address(value)
                 writer.frame.copy(value.type, address, writer.slots.slot(value))
             else:
@@ -183,10 +187,13 @@ class Segment:
         writer, b = self._writer, self._writer.frame.b
         writer.slots.begin()
         for value in writer.traffic.live(start):
-            if writer.traffic.is_repeatable(value):
+            is_divergent = writer.shapes.is_divergent(value)
+            if writer.traffic.is_repeatable(value) or (
+                is_divergent and writer.geometry.is_any_width
+            ):
                 continue
             address = writer.crossing.address(value)
-            if writer.shapes.is_divergent(value):
+            if is_divergent:
                 writer.frame.copy(value.type, writer.slots.slot(value), address)
             else:
                 b.store(b.load(value.type, writer.slots.slot(value)), address)

@@ -70,16 +70,19 @@ class Geometry(Struct, frozen=True):
 
     With `is_row` a strip is a part of a row in x, and rows are a multiple of `lanes` long, or, with
     `is_whole_row`, as long; else it is any `lanes` threads in their linear order, some of which may not
-    exist in the last strip.
+    exist in the last strip. With `is_any_width` a strip is a row of at most `lanes` threads.
     """
 
     lanes: int
     is_row: bool
     is_whole_row: bool = False
+    is_any_width: bool = False
 
 
 def register_shape(register: str, geometry: Geometry) -> Shape:
     """Return the shape of a special register, named as in PTX."""
+    if geometry.is_any_width and register in ("laneid", "warpid"):
+        return DIVERGENT
     if register == "laneid":
         return _INDEX
     if register == "tid.x":
@@ -88,7 +91,8 @@ def register_shape(register: str, geometry: Geometry) -> Shape:
         return UNIFORM if geometry.is_row else DIVERGENT
     if register.startswith("lanemask."):
         return DIVERGENT
-    return Shape(0, is_aligned=register == "ntid.x" and geometry.is_row)
+    is_multiple = register == "ntid.x" and geometry.is_row and not geometry.is_any_width
+    return Shape(0, is_aligned=is_multiple)
 
 
 class Shapes:

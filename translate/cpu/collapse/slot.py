@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mlir_offload.toolchain.llvmc.code import Opcode, TypeKind
 from mlir_offload.toolchain.llvmc.ir import Instruction, Value
@@ -12,17 +12,18 @@ from mlir_offload.translate.cpu.collapse.piece import (
     CannotCollapseError,
     Graph,
 )
-from mlir_offload.translate.cpu.collapse.place import StripPlace
+from mlir_offload.translate.cpu.collapse.place import LARGEST_BLOCK, StripPlace
 from mlir_offload.translate.cpu.collapse.shape import Shapes
 from mlir_offload.translate.cpu.collapse.traffic import Traffic
 
-_LARGEST_BLOCK = 1024
+# Workgroup memory, memory that the kernel was given, an allocation, or None for any.
+_Base = bool | Instruction | None
 
 
 class Slots:
     """Where values are kept between pieces, and what represents them inside of one."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 (what a kernel's values are, and where)
         self,
         frame: Frame,
         graph: Graph,
@@ -30,28 +31,37 @@ class Slots:
         traffic: Traffic,
         strip: StripPlace,
         arguments: Mapping[Value, Value],
+        row_memory: Callable[[Value], Value] | None = None,
     ) -> None:
-        """Take no memory yet."""
+        """Take no memory yet; `row_memory` gives that for values of a row."""
         self._frame = frame
         self._graph = graph
         self._shapes = shapes
         self._traffic = traffic
         self._strip = strip
         self._arguments = arguments
+        self._row_memory = row_memory
         self._memory: dict[Value, Value] = {}
         self._incoming: dict[Value, Value] = {}
         self._pairs: dict[Value, tuple[Value, ...]] = {}
         self._scalars: dict[Value, Value] = {}
         self._lane: Value | None = None
         self._lanes: dict[Value, Value] = {}
-        self._bases: dict[Value, set[bool | None]] = {}
+        self._bases: dict[Value, set[_Base]] = {}
 
     def slot(self, value: Value) -> Value:
         """Return the memory of a value."""
+        if self._row_memory and self._shapes.is_divergent(value):
+            return self._row_memory(value)
         return self._place(self._memory, value)
 
     def incoming(self, phi: Value) -> Value:
-        """Return the memory of what the edges bring to a phi."""
+        """Return the memory of what the edges bring to a phi.
+
+        In a row it is that of the phi: a thread reads all that it needs before it writes any.
+        """
+        if self._row_memory and self._shapes.is_divergent(phi):
+            return self._row_memory(phi)
         return self._place(self._incoming, phi)
 
     def _place(self, places: dict[Value, Value], value: Value) -> Value:
@@ -114,7 +124,7 @@ class Slots:
         if any(self._graph.home[alloca] in body for body in self._graph.loops.values()):
             msg = "an allocation in a loop"
             raise CannotCollapseError(msg)
-        found = frame.block_memory(alloca, frame.i8, size * _LARGEST_BLOCK, "private")
+        found = frame.block_memory(alloca, frame.i8, size * LARGEST_BLOCK, "private")
         distance = frame.b.binary(Opcode.MUL, self._strip.first, frame.number(size))
         return frame.b.offset(frame.i8, found, distance)
 
@@ -131,23 +141,29 @@ class Slots:
 
     def lane(self, value: Value) -> Value:
         """Return the value of the current lane."""
-        if self._lane is None:
-            msg = "no lane outside of a loop over lanes"
-            raise ValueError(msg)
-        found = self._lanes.get(value)
+        lane, found = self.current_lane, self._lanes.get(value)
         if found is None:
             if isinstance(value, Instruction) and self._has_parts(value):
-                found = self._whole(value, self._lane)
+                found = self._whole(value, lane)
             elif self._shapes.is_divergent(value):
-                found = self._frame.get(value.type, self.slot(value), self._lane)
+                found = self._frame.get(value.type, self.slot(value), lane)
             else:
-                found = self._linear(value, self._lane)
+                found = self.from_first(value, self.scalar(value))
             self._lanes[value] = found
         return found
 
-    def _linear(self, value: Value, lane: Value) -> Value:
+    @property
+    def current_lane(self) -> Value:
+        """Return the lane of the loop over lanes that is being written."""
+        if self._lane is None:
+            msg = "no lane outside of a loop over lanes"
+            raise ValueError(msg)
+        return self._lane
+
+    def from_first(self, value: Value, base: Value) -> Value:
+        """Return the value of the current lane of a uniform or linear one, of which lane 0 has `base`."""
         frame, b = self._frame, self._frame.b
-        base, stride = self.scalar(value), self._shapes[value].stride or 0
+        stride, lane = self._shapes[value].stride or 0, self.current_lane
         if stride == 0:
             return base
         if value.type.kind == TypeKind.POINTER:
@@ -159,18 +175,29 @@ class Slots:
             own = b.binary(Opcode.MUL, own, frame.number(stride, value.type))
         return b.binary(Opcode.ADD, base, own)
 
-    def set_lane(self, value: Value, made: Value) -> None:
-        """Let a new instruction stand for a value of the current lane."""
+    def set_lane(self, value: Value, made: Value, *, is_kept: bool = False) -> None:
+        """Let a new instruction stand for a value of the current lane, which is in memory if it `is_kept`."""
         self._lanes[value] = made
-        if value in self._traffic.crossing and self._lane is not None:
-            self._frame.put(made, self.slot(value), self._lane)
+        if is_kept or value not in self._traffic.crossing:
+            return
+        if self._shapes.is_divergent(value):
+            self._frame.put(made, self.slot(value), self.current_lane)
+        else:
+            self._frame.b.store(self.shared(value, made), self.slot(value))
+
+    def shared(self, value: Value, made: Value) -> Value:
+        """Return what a thread computed for all of a row.
+
+        Raises CannotCollapseError where threads differ, because thread 0 may not come by.
+        """
+        if not self._shapes.is_uniform(value):
+            msg = "a linear value is needed behind the branch that computes it"
+            raise CannotCollapseError(msg)
+        return made
 
     def incoming_lane(self, phi: Value) -> Value:
         """Return what the last edge brought to a divergent phi."""
-        if self._lane is None:
-            msg = "no lane outside of a loop over lanes"
-            raise ValueError(msg)
-        return self._frame.get(phi.type, self.incoming(phi), self._lane)
+        return self._frame.get(phi.type, self.incoming(phi), self.current_lane)
 
     def all_lanes(self, value: Value) -> Value:
         """Return the values of all lanes as a vector."""
@@ -222,8 +249,13 @@ class Slots:
         """Say whether an address is known to be in memory that the kernel was given."""
         return self._bases_of(address) == {False}
 
-    def _bases_of(self, address: Value) -> set[bool | None]:
-        """Return the kinds of memory of an address: workgroup memory, an argument, None for any other."""
+    def may_overlap(self, first: Value, second: Value) -> bool:
+        """Say whether two addresses may be in the same memory."""
+        bases = self._bases_of(first), self._bases_of(second)
+        return None in bases[0] | bases[1] or not bases[0].isdisjoint(bases[1])
+
+    def _bases_of(self, address: Value) -> set[_Base]:
+        """Return the kinds of memory of an address."""
         found = self._bases.get(address)
         if found is None:
             found = self._bases[address] = set()
@@ -248,8 +280,10 @@ class Slots:
         is_select = address.opcode == Opcode.SELECT
         return list(self._graph.operands[address][1:]) if is_select else []
 
-    def _base(self, address: Value) -> bool | None:
+    def _base(self, address: Value) -> _Base:
         if not isinstance(address, Instruction):
             return False if address in self._arguments else None
+        if address.opcode == Opcode.ALLOCA:
+            return address
         is_call = address.opcode == Opcode.CALL
         return True if is_call and address.callee in SHARED_MEMORY else None

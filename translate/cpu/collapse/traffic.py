@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 
 from mlir_offload.toolchain.llvmc.code import Opcode
 from mlir_offload.toolchain.llvmc.ir import Instruction, Value
@@ -15,16 +16,28 @@ _REPEATED_CALLS = (REGISTERS, "mo.static_shared", "mo.dynamic_shared")
 class Traffic:
     """The values that pieces need of each other."""
 
-    def __init__(self, graph: Graph, shapes: Shapes) -> None:
-        """Find them."""
+    def __init__(
+        self,
+        graph: Graph,
+        shapes: Shapes,
+        stretch_of: Callable[[Piece], object] | None = None,
+    ) -> None:
+        """Find them; `stretch_of` tells which pieces one loop over lanes runs, else each has its own."""
         self._graph = graph
         self._shapes = shapes
         self._number = {value: number for number, value in enumerate(graph.home)}
         self._repeatable: dict[Value, bool] = {}
         self.crossing: set[Value] = set()
         for piece in graph.order:
-            self.crossing.update(v for v in self.used(piece) if graph.home[v] is not piece)
-            if piece.condition is not None and shapes.is_divergent(condition_of(piece)):
+            where = stretch_of or _itself
+            self.crossing.update(
+                v for v in self.used(piece) if where(graph.home[v]) is not where(piece)
+            )
+            if (
+                stretch_of is None
+                and piece.condition is not None
+                and shapes.is_divergent(condition_of(piece))
+            ):
                 self.crossing.add(condition_of(piece))
         self._live = self._find_live()
 
@@ -48,7 +61,11 @@ class Traffic:
 
     def live(self, piece: Piece) -> list[Value]:
         """Return the values that must be known where the piece begins, in a fixed order."""
-        return sorted(self._live[piece], key=self._number.__getitem__)
+        return self.in_order(self._live[piece])
+
+    def in_order(self, values: AbstractSet[Value]) -> list[Value]:
+        """Return values in a fixed order."""
+        return sorted(values, key=self._number.__getitem__)
 
     def is_repeatable(self, value: Value) -> bool:
         """Say whether a value can be computed again from arguments and ids."""
@@ -85,6 +102,10 @@ class Traffic:
                     live[piece] |= after
                     changed = True
         return live
+
+
+def _itself(piece: Piece) -> object:
+    return piece
 
 
 def _instructions(values: Iterator[Value] | tuple[Value, ...]) -> Iterator[Instruction]:

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mlir_offload.toolchain.llvmc.code import Opcode, Predicate
-from mlir_offload.toolchain.llvmc.ir import Block, Instruction, Value
+from mlir_offload.toolchain.llvmc.code import Predicate
+from mlir_offload.toolchain.llvmc.ir import Block, Value
+from mlir_offload.translate.cpu.collapse.base import KernelWriter
 from mlir_offload.translate.cpu.collapse.collective import write_collective
 from mlir_offload.translate.cpu.collapse.frame import Frame
-from mlir_offload.translate.cpu.collapse.instruction import calls_libm, plain_update
-from mlir_offload.translate.cpu.collapse.piece import (
-    ASSERTION,
-    REGISTERS,
-    SHARED_MEMORY,
-    CannotCollapseError,
-    Graph,
-    Piece,
-    condition_of,
-)
-from mlir_offload.translate.cpu.collapse.place import BlockPlace, StripPlace
+from mlir_offload.translate.cpu.collapse.instruction import calls_libm
+from mlir_offload.translate.cpu.collapse.piece import Graph, Piece, condition_of
+from mlir_offload.translate.cpu.collapse.place import BlockPlace
 from mlir_offload.translate.cpu.collapse.region import (
     Region,
     beyond_barriers,
     merge_regions,
     whole_kernel,
 )
-from mlir_offload.translate.cpu.collapse.segment import END, Crossing, Segment, pieces_from
+from mlir_offload.translate.cpu.collapse.segment import END
 from mlir_offload.translate.cpu.collapse.shape import Geometry, Shapes
-from mlir_offload.translate.cpu.collapse.slot import Slots
-from mlir_offload.translate.cpu.collapse.traffic import Traffic
 
 
-class StripWriter:
+class StripWriter(KernelWriter):
     """Writes one version of a kernel into the function that runs a block.
 
     Coherent code runs if all threads of a strip are at the same place. In masked code each thread has
@@ -49,15 +40,6 @@ class StripWriter:
         arguments: Mapping[Value, Value],
     ) -> None:
         """Take memory for what the pieces need of each other."""
-        self.frame = frame
-        self.graph = graph
-        self.shapes = shapes
-        self.geometry = geometry
-        self.block = block
-        frame.lanes = geometry.lanes
-        self.traffic = Traffic(graph, shapes)
-        self.strip = StripPlace(frame, block, geometry)
-        self.slots = Slots(frame, graph, shapes, self.traffic, self.strip, arguments)
         self.is_always_masked = not geometry.is_row
         regions = [beyond_barriers(graph, region) for region in shapes.branches.values()]
         if self.is_always_masked:
@@ -66,84 +48,13 @@ class StripWriter:
             piece: region for region in merge_regions(graph, regions) for piece in region.pieces
         }
         self._joins = {region.join for region in shapes.branches.values()}
+        super().__init__(frame, graph, shapes, geometry, block, arguments)
         self._where = frame.array(frame.i32, "where")
         self._here = frame.array(frame.i1, "here")
-        self._labels: dict[tuple[Piece, bool], Block] = {}
-        self._segment: Segment | None = None
-        self._starts = [
-            graph.entry,
-            *(piece.successors[0] for piece in graph.order if piece.is_barrier),
-        ]
-        self.crossing = Crossing(self)
-        self.has_masks = self.is_always_masked or self._may_leave_before_barriers()
-        self.has_assertions = any(
-            i.opcode == Opcode.CALL and i.callee == ASSERTION
-            for piece in graph.order
-            for i in piece.instructions
-        )
-
-    # Segments -----------------------------------------------------------------------------
-
-    def write(self, done: Block) -> Block:
-        """Write the code of all segments; return the block where it begins."""
-        segments = [Segment(self, start, number) for number, start in enumerate(self._starts)]
-        if sum(len(segment.pieces) for segment in segments) > _MOST_WRITTEN:
-            msg = "its code would grow too much"
-            raise CannotCollapseError(msg)
-        begins = {segment.start: segment.begin for segment in segments}
-        for segment in segments:
-            self._segment = segment
-            self._labels = {}
-            segment.write(begins, done)
-        return segments[0].begin
-
-    @property
-    def segment(self) -> Segment:
-        """Return the segment that is being written."""
-        if self._segment is None:
-            msg = "no segment is being written"
-            raise ValueError(msg)
-        return self._segment
-
-    def segment_number(self, start: Piece) -> int:
-        """Return the number of the segment that begins at a piece."""
-        return self._starts.index(start)
 
     def _may_leave_before_barriers(self) -> bool:
-        """Say whether some strips, or some threads of a strip, may not come to a barrier."""
-        if any(piece.is_barrier and piece in self._region for piece in self.graph.order):
-            return True
-        for start in self._starts:
-            ends = {
-                p.is_barrier
-                for p in pieces_from(self.graph, start)
-                if p.is_barrier or not p.successors
-            }
-            if len(ends) > 1:
-                return True
-        return False
-
-    def repeat(self, value: Value) -> Value:
-        """Compute a value again from arguments and ids."""
-        if not isinstance(value, Instruction):
-            return self.slots.scalar(value)
-        known = self.slots.known_scalar(value)
-        if known is None:
-            if value.opcode not in (Opcode.CALL, Opcode.ALLOCA):
-                for operand in self.graph.operands[value]:
-                    self.repeat(operand)
-            known = self._scalar(value)
-            self.slots.set_scalar(value, known)
-        return known
-
-    def label(self, piece: Piece, *, is_masked: bool) -> Block:
-        """Return the block where a piece begins in the current segment."""
-        key = (piece, is_masked)
-        found = self._labels.get(key)
-        if found is None:
-            name = f"{'masked' if is_masked else 'piece'}{piece.number}"
-            found = self._labels[key] = self.frame.new_block(name)
-        return found
+        waits = any(piece.is_barrier and piece in self._region for piece in self.graph.order)
+        return self.is_always_masked or waits or super()._may_leave_before_barriers()
 
     def region(self, piece: Piece) -> Region | None:
         """Return the region that the piece belongs to."""
@@ -170,7 +81,7 @@ class StripWriter:
                 self.slots.set_scalar(phi, self.slots.incoming_scalar(phi))
         for instruction in piece.instructions:
             if not self.shapes.is_divergent(instruction):
-                self.slots.set_scalar(instruction, self._scalar(instruction))
+                self.slots.set_scalar(instruction, self.scalar(instruction))
         if piece.collective is not None:
             write_collective(self.frame, self.slots, piece.collective, mask)
         self._run_lanes(piece, guard=self._here if is_masked else None)
@@ -182,37 +93,6 @@ class StripWriter:
             self._leave_masked(piece, mask)
         else:
             self._leave_coherent(piece)
-
-    def _scalar(self, instruction: Instruction) -> Value:
-        """Append an instruction for lane 0."""
-        name = instruction.callee if instruction.opcode == Opcode.CALL else ""
-        if name.startswith(REGISTERS):
-            return self.strip.register(name.removeprefix(REGISTERS))
-        if name in SHARED_MEMORY:
-            is_static = name == SHARED_MEMORY[0]
-            return self.block.static_shared if is_static else self.block.dynamic_shared
-        if instruction.opcode == Opcode.ALLOCA:
-            return self.slots.private(instruction)
-        operands = [self._of_first_lane(operand) for operand in self.graph.operands[instruction]]
-        made = self.frame.b.clone(instruction, operands)
-        self._mark_memory(instruction, made)
-        return made
-
-    def _of_first_lane(self, value: Value) -> Value:
-        """Return the value of lane 0; that of a divergent one, for a comparison that is uniform."""
-        if isinstance(value, Instruction) and self.shapes.is_divergent(value):
-            return self._scalar(value)
-        return self.slots.scalar(value)
-
-    def _mark_memory(self, access: Instruction, made: Instruction) -> None:
-        """Mark the copy of a load or a store by the memory that it is in."""
-        if access.opcode not in (Opcode.LOAD, Opcode.STORE):
-            return
-        address = self.graph.operands[access][access.opcode == Opcode.STORE]
-        if self.slots.is_workgroup_memory(address):
-            self.frame.mark_workgroup(made, is_inside=True)
-        elif self.slots.is_other_memory(address):
-            self.frame.mark_workgroup(made, is_inside=False)
 
     def _run_lanes(self, piece: Piece, guard: Value | None) -> None:
         """Append the loop over lanes of what is divergent."""
@@ -237,51 +117,15 @@ class StripWriter:
             for phi in phis:
                 slots.set_lane(phi, slots.incoming_lane(phi))
             for instruction in work:
-                slots.set_lane(instruction, self._lane(instruction, lane, piece))
+                slots.set_lane(instruction, self.lane(instruction, lane, piece))
             for phi, value in edges:
                 self.frame.put(slots.lane(value), slots.incoming(phi), lane)
             slots.end_lane()
 
         has_calls = any(calls_libm(instruction) for instruction in work)
-        self.frame.loop(body, guard=guard, is_parallel=not piece.is_serial, has_calls=has_calls)
-
-    def _lane(self, instruction: Instruction, lane: Value, piece: Piece) -> Value:
-        """Append an instruction for one lane, in a loop over lanes."""
-        special = self._special(instruction, lane)
-        if special is not None:
-            return special
-        operands = self.graph.operands[instruction]
-        made = self.frame.b.clone(instruction, [self.slots.lane(operand) for operand in operands])
-        if instruction.opcode in (Opcode.LOAD, Opcode.STORE) and not piece.is_serial:
-            self.frame.mark_parallel(made)
-        self._mark_memory(instruction, made)
-        return made
-
-    def _special(self, instruction: Instruction, lane: Value) -> Value | None:
-        """Append an instruction that is not copied; None for one that is."""
-        if instruction.opcode == Opcode.CALL:
-            return self._call(instruction, lane)
-        if instruction.opcode == Opcode.EXTRACT_VALUE:
-            return self.slots.pair_part(instruction)
-        if instruction.opcode == Opcode.RMW:
-            address, operand = self.graph.operands[instruction]
-            if self.slots.is_workgroup_memory(address):
-                return plain_update(
-                    self.frame.b, instruction, self.slots.lane(address), self.slots.lane(operand)
-                )
-        return None
-
-    def _call(self, call: Instruction, lane: Value) -> Value | None:
-        name, operands = call.callee, self.graph.operands[call]
-        if name.startswith(REGISTERS):
-            return self.strip.lane_register(name.removeprefix(REGISTERS), lane)
-        if any(self.slots.is_item(operand) for operand in operands):
-            x, y, z = (self.strip.id_of(axis, lane) for axis in "xyz")
-            self.block.set_thread(x, y, z, self.strip.linear(lane))
-        noted = self.frame.module.function("mo_cpu_note_failure") if name == ASSERTION else None
-        if noted is None:
-            return None
-        return self.frame.b.call(noted, [self.slots.lane(operand) for operand in operands])
+        self.frame.loop(
+            body, guard=guard, is_parallel=self.can_be_parallel([piece]), has_calls=has_calls
+        )
 
     # Control ------------------------------------------------------------------------------
 
@@ -392,6 +236,4 @@ class StripWriter:
         return self.frame.b.select(self.slots.all_lanes(condition), *numbers)
 
 
-# Each is written up to four times: coherent and masked, for rows and for other strips.
-_MOST_WRITTEN = 1500
 _MOST_UNROLLED = 16
