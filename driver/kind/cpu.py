@@ -29,7 +29,6 @@ from mlir_offload.offload.link.held_image import runs_on_host
 from mlir_offload.offload.runtime import runtime_include_directory
 from mlir_offload.toolchain.target import HOST, Kind, Target, device_kind
 from mlir_offload.toolchain.tool import load_llvm_table
-from mlir_offload.translate import interleaving
 from mlir_offload.translate.cpu import rewrite
 from mlir_offload.translate.cpu.launch import runs_fibers
 from mlir_offload.translate.cpu.module import (
@@ -64,27 +63,19 @@ def _finish_image(
 ) -> ImageFile:
     """Compile prepared IR, with the device runtime and the libraries that it calls."""
     executor, llvm, options = context.executor, context.llvm, context.options
-    groups = _accesses_arguments(prepared)
     wanted = (_device_runtime(context), *libraries)
     prepared, left = with_libraries(context, llvm, prepared, wanted)
     runtime, others = next(iter(left), None), left[1:]
     linked = (word for path in others for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(path)))
     sanitizer = (options.sanitizer.flag,) if options.sanitizer else ()
     debug = ("-g",) if options.debug else ()
-    extra = (*debug, *groups, *sanitizer, *linked, *options.device_flags.device_opt_for(HOST))
+    extra = (*debug, *sanitizer, *linked, *options.device_flags.device_opt_for(HOST))
     level = options.opt_level
     command = cpu_image_command(
         llvm, prepared, runtime, image.path, opt_level=level, march=options.march, extra=extra
     )
     executor.tool(command, image.path, diagnose=partial(not_taken, context))
     return image
-
-
-def _accesses_arguments(prepared: Path) -> tuple[str, ...]:
-    # A dry run does not make what libLLVM would have written.
-    is_known = prepared.exists() and not is_bitcode(prepared.read_bytes()[:_HEAD_BYTES])
-    may_keep = is_known and not interleaving.has_load_behind_store(prepared.read_text("utf-8"))
-    return () if may_keep else interleaving.WITHOUT_GROUPS
 
 
 def _device_runtime(context: BuildContext) -> Path:
@@ -278,9 +269,8 @@ class CpuBuild(KindBuild):
         takes_library = links_library_into_ir(manifest.llvm.first)
         library = Path(_RECIPE_RUNTIME) if takes_library else None
         debug = ("-g",) if manifest.debug else ()
-        extra = (*debug, *interleaving.WITHOUT_GROUPS)
         level, source = manifest.opt_level, Path(device.file)
-        return cpu_image_command(clang, source, library, output, opt_level=level, extra=extra).argv
+        return cpu_image_command(clang, source, library, output, opt_level=level, extra=debug).argv
 
     def recipe_link(self, manifest: MobManifest, /) -> tuple[str, str]:
         """Return the device link arguments."""

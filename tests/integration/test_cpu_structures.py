@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import mlir_offload
-from mlir_offload.translate.interleaving import has_load_behind_store
 
 MEMBERS = 8
 
@@ -60,29 +59,49 @@ def test_what_a_thread_has_stored_is_what_it_loads(level: str) -> None:
     assert (copied == expected).all()
 
 
-KERNEL = """\
-define internal void @k.item(ptr %mo.c, ptr %v0) {{
-  store i32 0, ptr %mo.v1
-{body}
-}}
-define internal float @mo.f(ptr %v0) {{
-  store i32 0, ptr %v0
-  %v1 = load i32, ptr %v0
-}}
+BYTES = """
+module attributes {gpu.container_module} {
+gpu.module @views {
+gpu.func @change(%a: memref<?xi8>, %b: memref<?xi8>) kernel {
+%i = gpu.thread_id x
+%c0 = arith.constant 0 : index
+%c1 = arith.constant 1 : index
+%c4 = arith.constant 4 : index
+%c64 = arith.constant 64 : index
+%words = memref.view %a[%c0][%c64] : memref<?xi8> to memref<?xi32>
+%low = arith.muli %i, %c4 : index
+%high = arith.addi %low, %c1 : index
+%before = func.call @byte(%a, %high) : (memref<?xi8>, index) -> i8
+%word = arith.constant 0x01020304 : i32
+memref.store %word, %words[%i] : memref<?xi32>
+%after = func.call @byte(%a, %low) : (memref<?xi8>, index) -> i8
+memref.store %before, %b[%low] : memref<?xi8>
+memref.store %after, %b[%high] : memref<?xi8>
+gpu.return
+}
+func.func @byte(%a: memref<?xi8>, %n: index) -> i8 {
+%v = memref.load %a[%n] : memref<?xi8>
+return %v : i8
+}
+}
+func.func @change(%a: memref<?xi8>, %b: memref<?xi8>) attributes {llvm.emit_c_interface} {
+%one = arith.constant 1 : index
+%all = arith.constant 64 : index
+gpu.launch_func @views::@change blocks in (%one, %one, %one) threads in (%all, %one, %one)
+    args(%a : memref<?xi8>, %b : memref<?xi8>)
+return
+}
+}
 """
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("  store i32 1, ptr %v0\n  %v1 = call float @mo.f(ptr %v0)", False),
-        ("  store i32 1, ptr %v0\n  %v1 = call i32 @get(ptr %mo.c, ptr %v0)", True),
-        ("  call void @set(ptr %v0)\n  %v1 = load i32, ptr %v0", True),
-        ("  %v1 = load i32, ptr %v0\n  store i32 %v1, ptr %v0", False),
-        ("  store i32 1, ptr %v0\n  %v1 = load i32, ptr %mo.v1", False),
-        ("  store i32 1, ptr %v0\n  %v1 = load i32, ptr %v0", True),
-        ("  store <2 x i8> %v4, ptr %v0\nv2:\n  %v1 = load i32, ptr %v3, align 4", True),
-    ],
-)
-def test_a_load_behind_a_store_is_found(body: str, *, expected: bool) -> None:
-    assert has_load_behind_store(KERNEL.format(body=body)) is expected
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("march", ["x86-64", "x86-64-v3"])
+@pytest.mark.parametrize("level", ["-O0", "-O2"])
+def test_bytes_of_a_word_that_a_thread_has_stored(level: str, march: str) -> None:
+    options = (f"-march={march}", level)
+    library = mlir_offload.compile(BYTES, "host", options, cache=False)
+    given = np.full(256, 7, np.int8)
+    read = np.zeros_like(given)
+    library.change(given, read)
+    assert (read.reshape(64, 4) == [7, 4, 0, 0]).all()
