@@ -12,9 +12,13 @@ from foreign.probe_module import wide_integer_module
 from support.bitcode_corpus import assemble, tool
 from support.skew_cases import AMDGPU, CASES, DEBUG, HIDDEN, NVPTX, function
 
+from mlir_offload.toolchain.bitcode.bitstream import Block
+from mlir_offload.toolchain.bitcode.block_reader import BlockReader
+from mlir_offload.toolchain.bitcode.code import BlockId
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.bitcode.skew import check_module
 from mlir_offload.toolchain.byte_view import memory_view
+from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.skew import symbol
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
@@ -751,3 +755,16 @@ def test_every_rule_of_a_module_has_a_case() -> None:
             "AM006",
         }:
             assert name in told or f'"{name}"' in own, name
+
+
+@pytest.mark.llvm(22)
+def test_damaged_names_of_values_are_found_though_no_rule_looks_at_them() -> None:
+    data = bytearray(bitcode_of("define i32 @f(i32 %name) { ret i32 %name }"))
+    module = read_bitcode(memory_view(bytes(data)))
+    inner = BlockReader(module.content.stream, module.content.bodies[0])
+    (names,) = (
+        one for one in inner if isinstance(one, Block) and one.number == BlockId.VALUE_SYMBOLS
+    )
+    data[names.begin >> 3 : names.end >> 3] = b"\xff" * ((names.end - names.begin) >> 3)
+    with pytest.raises(VerificationError, match="block 14"):
+        list(check_module(read_bitcode(memory_view(bytes(data))), Consumer(22)))

@@ -7,14 +7,12 @@ are damaged may crash. Bodies of functions, constants and metadata are passed ov
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.toolchain.bitcode.abbrev import Abbreviation
 from mlir_offload.toolchain.bitcode.attribute import AttributeTable, read_attributes
 from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, Record, outer_block
 from mlir_offload.toolchain.bitcode.block_reader import BlockReader, records_of
@@ -33,7 +31,13 @@ from mlir_offload.toolchain.bitcode.global_value import (
     StringTable,
     Symbol,
 )
-from mlir_offload.toolchain.bitcode.repeated import Content, read_repeated, records_in
+from mlir_offload.toolchain.bitcode.repeated import (
+    Content,
+    Front,
+    fronts,
+    read_repeated,
+    records_in,
+)
 from mlir_offload.toolchain.bitcode.type import TypeTable
 from mlir_offload.toolchain.byte_view import ByteView
 
@@ -213,37 +217,6 @@ def _outer_modules(stream: BitStream, blocks: Sequence[Block]) -> list[_OuterMod
 _TYPE, _DATA_LAYOUT = BlockId.TYPE.value, ModuleCode.DATA_LAYOUT.value
 
 
-class _Front(Struct, frozen=True):
-    """What modules of one writer have alike up to their data layout: types, attributes, texts.
-
-    `content` are the bytes from the begin of the module on, `position` is where the rest begins.
-    """
-
-    module: Block
-    content: bytes
-    position: int
-    version: int
-    texts: Mapping[int, str]
-    source: Record | None
-    blocks: Sequence[Block]
-    shared: Mapping[int, Sequence[Abbreviation]]
-    abbreviations: Sequence[Abbreviation]
-
-    def is_of(self, stream: BitStream, module: Block) -> bool:
-        """Return whether a module begins with it."""
-        own = self.module
-        return (
-            own.begin == module.begin
-            and own.width == module.width
-            and stream.data.startswith(self.content, module.begin >> 3)
-            and self.position <= module.end
-        )
-
-
-# The one read last: the next module of a link is most often of the same writer.
-_fronts: deque[_Front] = deque(maxlen=1)
-
-
 class _ModuleWalk:
     """One pass over a module: its texts, globals and types, and the places of all other blocks."""
 
@@ -276,7 +249,7 @@ class _ModuleWalk:
     def _pass_front(self, reader: BlockReader) -> bool:
         """Take what is known of another module that begins alike; return whether there is one."""
         stream = self._stream
-        for known in _fronts:
+        for known in fronts:
             if known.is_of(stream, reader.block):
                 self.version, self.texts = known.version, dict(known.texts)
                 self.source = known.source
@@ -292,7 +265,7 @@ class _ModuleWalk:
         is_long = reader.position - module.begin >= _FRONT_BITS
         if is_long or self.symbols or self._sections:
             return
-        front = _Front(
+        front = Front(
             module,
             stream.data[module.begin >> 3 : (reader.position + 7) >> 3],
             reader.position,
@@ -303,7 +276,7 @@ class _ModuleWalk:
             {number: tuple(found) for number, found in stream.shared.items()},
             reader.definitions,
         )
-        _fronts.append(front)
+        fronts.append(front)
 
     def blocks(self, number: BlockId) -> tuple[Block, ...]:
         """Return the blocks of one kind."""

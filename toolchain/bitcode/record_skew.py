@@ -50,8 +50,6 @@ _BODY, _METADATA = BlockId.FUNCTION.value, BlockId.METADATA.value
 _SET_TYPE, _INTEGER, _CAST = (
     code.value for code in (ConstantCode.SET_TYPE, ConstantCode.INTEGER, ConstantCode.CAST)
 )
-# The names of the values of a function: LLVM refuses blocks in such a block.
-_WITHOUT_BLOCKS = frozenset({BlockId.VALUE_SYMBOLS.value})
 
 
 class FunctionCode(IntEnum):
@@ -129,8 +127,6 @@ class _RecordWalk(Struct):
         """Look at all records of a block, and of those in it."""
         kind = block.number
         look = self.known.looks.get(kind)
-        if look is None and kind in _WITHOUT_BLOCKS:
-            return
         outer = self.nodes
         if kind == _BODY:
             self.instructions = 0
