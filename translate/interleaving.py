@@ -13,6 +13,7 @@ WITHOUT_GROUPS = ("-mllvm", "-enable-interleaved-mem-accesses=false")
 """What makes clang join no accesses."""
 
 _FUNCTION, _OF_RUNTIME = "define ", " @mo"
+_PARTS = tuple(f".{part}{end}(" for part in ("item", "rest", "run") for end in ("", '"'))
 # What the rewriting for the CPU adds belongs to one thread, and is no array.
 _VARIABLE = ", ptr %mo."
 
@@ -40,4 +41,5 @@ def has_load_behind_store(text: str) -> bool:
 
 
 def _is_known(call: str) -> bool:
-    return _OF_RUNTIME in call or " @llvm." in call
+    # The parts of a kernel are functions of the module, too.
+    return any(word in call for word in (_OF_RUNTIME, " @llvm.", *_PARTS))

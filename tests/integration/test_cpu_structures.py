@@ -76,6 +76,7 @@ define internal float @mo.f(ptr %v0) {{
     ("body", "expected"),
     [
         ("  store i32 1, ptr %v0\n  %v1 = call float @mo.f(ptr %v0)", False),
+        ("  store i32 1, ptr %v0\n  call void @j.item(ptr %v0)", False),
         ("  store i32 1, ptr %v0\n  %v1 = call i32 @get(ptr %mo.c, ptr %v0)", True),
         ("  call void @set(ptr %v0)\n  %v1 = load i32, ptr %v0", True),
         ("  %v1 = load i32, ptr %v0\n  store i32 %v1, ptr %v0", False),
