@@ -1,6 +1,6 @@
-"""Write docs/reference/gpu-ops.md, the manual page and tables of other pages from what they are of.
+"""Generate the reference pages, the manual page and the tables of other pages from their sources.
 
-usage: python docs/generate.py [--check]     with --check: exit status 1 where a page is out of date
+usage: python docs/generate.py [--check]     with --check: exit status 1 if a page is out of date
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ _PASSED_TO = {
 _CLANG_PAGE = """\
 # Options of clang
 
-What becomes of each option that `{source}` lists. Options of ours are in [command-line.md](command-line.md). An option
-that begins with `-f`, `-m`, `-g`, `-W` or `-R` and that clang does not list is passed on for C and C++ inputs; clang
-refuses what it does not know. Where nothing uses an argument, there is clang's warning
-(`-Wno-unused-command-line-argument` hides it).
+How the driver treats each option that `{source}` lists. Its own options are in [command-line.md](command-line.md). An
+option that begins with `-f`, `-m`, `-g`, `-W` or `-R` and that clang does not list is passed on for C and C++ inputs; clang
+rejects unknown options. For an unused argument, the driver prints clang's warning (`-Wno-unused-command-line-argument`
+disables it).
 """
 _NVCC_PAGE = """\
 # Options of nvcc
 
-What becomes of the options that `{source}` lists. Each prints a note that names the option that the driver uses. Options
-that nvcc, clang and this driver spell alike are not listed; `-arch`, `-code`, `-gencode`, `-ptx`, `-cubin`, `-fatbin`, `-dc`,
+How the driver treats the options that `{source}` lists. For each, it prints a note with the option that it uses. Options
+with the same spelling in nvcc, clang and this driver are not listed; `-arch`, `-code`, `-gencode`, `-ptx`, `-cubin`, `-fatbin`, `-dc`,
 `-rdc=`, `-G`, `-lineinfo`, `-use_fast_math`, `-maxrregcount`, `-Xcompiler` and `-ccbin` are in
 [command-line.md](command-line.md).
 """
@@ -89,7 +89,7 @@ def main() -> int:
 
 
 def filled(page: Path, new: Mapping[str, str]) -> str:
-    """Return the page with each of these tables, between its two comments, made again."""
+    """Return the page with new tables, each between its two comments. Raises ValueError if they are missing."""
     text = page.read_text(encoding="utf-8")
     for name, table in new.items():
         begin, end = f"<!-- table {name} -->\n", f"<!-- end of {name} -->"
@@ -103,7 +103,7 @@ def filled(page: Path, new: Mapping[str, str]) -> str:
 
 
 def tables() -> dict[str, str]:
-    """Return each table of the page as Markdown."""
+    """Return the tables of file-formats.md as Markdown, by name."""
     table = offload_table()
     last = table["majors"]["last"]
     return {
@@ -118,7 +118,7 @@ def tables() -> dict[str, str]:
 
 
 def option_table() -> str:
-    """Return the table of the compiler's options; those that mean the same share a row."""
+    """Return the table of the compiler's options; options with the same meaning share a row."""
     meanings: dict[str, list[str]] = {}
     for row in COMPILER.rows:
         said = row.doc or row.help
@@ -130,7 +130,7 @@ def option_table() -> str:
 
 
 def clang_option_page() -> str:
-    """Return the page that says what becomes of each option of clang."""
+    """Return the page with the treatment of each option of clang."""
     groups: dict[str, dict[str, list[str]]] = {title: {} for title in _VERDICTS.values()}
     for one in known_options():
         verdict = "ours" if own_row(one.label) else judge(one.label).verdict
@@ -148,7 +148,7 @@ def clang_option_page() -> str:
 
 
 def nvcc_option_page() -> str:
-    """Return the page that says what becomes of each option of nvcc."""
+    """Return the page with the treatment of each option of nvcc."""
     rows = ((f"`{', '.join(row.names)}`", _cell(_becomes(row))) for row in nvcc_options())
     head = _NVCC_PAGE.format(source=nvcc_source())
     return f"{head}\n{_table(('option', 'what the driver does'), rows)}\n"
@@ -169,7 +169,7 @@ def _becomes(row: NvccOption) -> str:
 
 
 def setting_table() -> str:
-    """Return the table of what files of configuration may set."""
+    """Return the table of the settings in configuration files."""
     kinds = {str: "string", int: "number", bool: "true or false", tuple: "list of strings"}
     return _table(
         ("key", "option", "variable", "value"),
@@ -187,19 +187,19 @@ def setting_table() -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text with the bars that would end a cell of a table escaped."""
+    """Return the text of a table cell, with escaped bars."""
     return re.sub(r"(?<!\\)\|", r"\\|", text)
 
 
 def source_table() -> str:
-    """Return the table of the folders with code: what each says of itself."""
+    """Return the table of the source folders, with the first line of each package docstring."""
     root = Path(__file__).resolve().parent.parent
     folders = [
         path.parent
         for layer in ("toolchain", "offload", "translate", "driver")
         for path in sorted((root / layer).rglob("__init__.py"))
     ]
-    return _table(("folder", "what is in it"), map(_source_row, folders))
+    return _table(("folder", "content"), map(_source_row, folders))
 
 
 def _source_row(folder: Path) -> tuple[str, str]:
@@ -216,12 +216,12 @@ def operations_page() -> str:
     parts = [
         "# Operations of the gpu dialect",
         (
-            f"Generated from docs/reference/gpu-ops.yaml, whose every row is compiled by tests with LLVM {checked}. "
+            f"Generated from docs/reference/gpu-ops.yaml, each row of which the tests compile with LLVM {checked}. "
             "**executed**: tests run each operation of the row in every variant, and compare the numbers of all "
             "threads. For `cuda` an interpreter executes the PTX, for `hip` one executes the linked LLVM IR with "
             "the intrinsics of the AMDGPU back end, in lockstep waves; for `spirv64` (LLVM 22) an OpenCL device "
-            "runs the examples; `host` is this CPU. **compiled**: not all of that was run. Where a device has none "
-            "of it, the error is shown, which names the line; on the CPU the file."
+            "runs the examples; `host` is this CPU. **compiled**: the tests did not execute all variants. If a "
+            "device does not support the operation, the table shows the error, which names the line (on the CPU: the file)."
         ),
     ]
     for group in table["groups"]:
@@ -257,7 +257,7 @@ def _operation_row(row: Row, checked: Sequence[int]) -> tuple[str, ...]:
 
 def _containers(rows: Sequence[Row], last: int) -> str:
     return _table(
-        ("LLVM", "reads version", "order of the strings", "run", "source"),
+        ("LLVM", "version read", "order of the strings", "run", "source"),
         (
             (
                 _releases(rows, row, last),
@@ -287,7 +287,7 @@ def _by_release(rows: Sequence[Row], last: int, column: str) -> str:
 
 def _entries(rows: Sequence[Row], last: int) -> str:
     return _table(
-        ("LLVM", "members", "symbol", "section", "align", "run", "source"),
+        ("LLVM", "fields", "symbol", "section", "align", "run", "source"),
         (
             (
                 _releases(rows, row, last),
@@ -304,7 +304,7 @@ def _entries(rows: Sequence[Row], last: int) -> str:
 
 def _images(devices: Mapping[str, Sequence[Row]], last: int) -> str:
     return _table(
-        ("triple", "LLVM", "what a link takes, under which endings", "run"),
+        ("triple", "LLVM", "formats that a link accepts, with file suffixes", "run"),
         (
             (
                 "of the host" if device == "host" else f"`{device}*`",

@@ -1,4 +1,4 @@
-"""The files of a command line: what it reads and writes, under names that any directory can have."""
+"""The files that a command line reads and writes, renamed so that they fit below any directory."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MOST_HEADER_BYTES = 1 << 24
 
 
 class Call(Struct):
-    """A command line, rewritten, with the files that it reads.
+    """A command line with its file names rewritten, and the files that it reads.
 
-    `files` tells for each new name the file; `renamed` the new name of each word that was given;
-    `directories` are those that must be there; `left_out` the options that name a place of the
-    machine, such as a prefix of LLVM.
+    `files` maps each new name to the file, `renamed` each name on the command line to its new name.
+    `directories` must exist for the invocation to run. `left_out` are the options that name a directory of this
+    host, such as a prefix of LLVM.
     """
 
     subcommand: str
@@ -45,7 +45,7 @@ class Call(Struct):
         return moved(name)
 
     def reads_pipeline(self, value: str) -> str:
-        """Note the files of a pipeline, if it is one in a file; return its new name."""
+        """Note the files of a pipeline, if the value names a file; return its new name."""
         if PurePath(value).suffix not in PIPELINE_SUFFIXES:
             return value
         with contextlib.suppress(MlirOffloadError):
@@ -54,25 +54,25 @@ class Call(Struct):
         return self.reads(value)
 
     def reads_keyed(self, value: str) -> str:
-        """Note the file behind a key; return the value with its new name."""
+        """Note the file of a `KEY=FILE` value; return the value with the new name."""
         library = with_library(DeviceFlags(), value).libraries[0]
         key = f"{library.selector}=" if library.selector else ""
         return f"{key}{self.reads(str(library.path))}"
 
     def writes(self, name: str) -> str:
-        """Note an output, whose directory has to be there."""
+        """Note an output, whose directory must exist; return its new name."""
         self.directories.add(str(PurePath(moved(name)).parent))
         self.renamed[name] = moved(name)
         return moved(name)
 
     def looks_into(self, name: str) -> str:
-        """Note a directory that files are looked for in."""
+        """Note a search directory; return its new name."""
         self.directories.add(moved(name))
         return moved(name)
 
 
 def moved(name: str) -> str:
-    """Return the name of a file below the archive's root, the same for the same file name."""
+    """Return the name of a file below the archive's root. Equal file names give equal names."""
     path = PurePath(os.path.normpath(name))
     if path.is_absolute():
         return str(PurePath(_ROOT, *path.parts[1:]))
@@ -80,7 +80,7 @@ def moved(name: str) -> str:
 
 
 def read_call(arguments: Sequence[str]) -> Call:
-    """Return the call. What is not there is no error: that may be why it is to be run again."""
+    """Return the invocation. A missing file is not an error: it may be why the invocation failed."""
     subcommand = _RUN if tuple(arguments[:1]) == (_RUN,) else ""
     call = Call(subcommand)
     folders: list[str] = []
@@ -107,7 +107,7 @@ def read_call(arguments: Sequence[str]) -> Call:
 
 
 class _Given(Struct, frozen=True):
-    """An option as it was given, and what its value names."""
+    """An option as spelled on the command line. `path` says which kind of file its value names."""
 
     path: str
     name: str
@@ -133,7 +133,7 @@ def _rewrite(call: Call, option: _Given) -> None:
 
 
 def _split(word: str, rest: list[str]) -> _Given:
-    """Return an option and its value, which may be the next word of the rest."""
+    """Return an option and its value, which may be the next word of `rest`."""
     found = COMPILER.find(word)
     if found is None:
         return _Given("", word)
@@ -150,9 +150,9 @@ def _libraries(folders: Sequence[str], names: Sequence[str]) -> Iterator[Path]:
 
 
 def _headers(call: Call, folders: Sequence[str]) -> Iterator[Path]:
-    """Yield what sources include, and what that includes, as far as the user's directories hold it.
+    """Yield the headers that sources include, directly or indirectly, from the user's directories.
 
-    Conditions are not looked at: a header too many does no harm.
+    Preprocessor conditions are ignored: an unnecessary header does no harm.
     """
     pending = [path for path in call.files.values() if path.suffix in _PREPROCESSED]
     seen = set(pending)

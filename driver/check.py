@@ -34,7 +34,7 @@ from mlir_offload.toolchain.skew.limits import load_limits
 from mlir_offload.toolchain.tool import Role
 
 _DAMAGED = "BC005"
-# What contains neither LLVM IR nor device code, whatever reads it.
+# Formats that contain neither LLVM IR nor device code.
 _NEVER_CHECKED = (FileForm.TEXT, FileForm.MLIR, FileForm.MLIR_BYTECODE)
 
 
@@ -49,10 +49,10 @@ def check(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     rocm_path: str,
     driver: str,
 ) -> int:
-    """Say what would be refused or misread in FILES, by the rules that `explain` lists.
+    """Report what a release would reject or misread in FILES, by the rules that `explain` lists.
 
-    Exit status 0 where there is no error, 4 where something does not fit, 6 where a file is damaged,
-    7 where a file cannot be read.
+    Exit status 0 if there is no error, 4 if a file is incompatible, 6 if a file is damaged, 7 if a file
+    cannot be read.
     """
     if not files:
         msg = "check needs a file"
@@ -75,7 +75,7 @@ def run_check(arguments: Sequence[str], runner: Runner) -> int:
 
 
 def _release(for_clang: str | None, places: SearchPlaces, runner: Runner) -> int:
-    """Return the release that reads the files: the one named, or the one that would be chosen."""
+    """Return the release that reads the files: the one of `--for-clang=`, or the default."""
     if for_clang is not None:
         if not (for_clang.isascii() and for_clang.isdecimal()):
             msg = f"--for-clang={for_clang}: not a release of LLVM"
@@ -92,7 +92,7 @@ def _release(for_clang: str | None, places: SearchPlaces, runner: Runner) -> int
 
 
 def _named_release(release: int) -> int:
-    """Return a release that need not be installed. Raises UsageError if no rule is about it."""
+    """Return a release that need not be installed. Raises UsageError if no rule covers it."""
     readers = load_limits().readers
     known = f"the rules were measured with LLVM {readers[0]} to {readers[-1]}"
     if release < readers[0]:
@@ -105,7 +105,7 @@ def _named_release(release: int) -> int:
 
 
 def _toolkit(places: SearchPlaces, runner: Runner) -> CudaToolkit | None:
-    """Return the CUDA toolkit; None where none is asked for and none is complete."""
+    """Return the CUDA toolkit; None if none was requested and none is complete."""
     try:
         return choose_toolkit(places, runner)
     except ToolchainError:
@@ -115,7 +115,7 @@ def _toolkit(places: SearchPlaces, runner: Runner) -> CudaToolkit | None:
 
 
 def _checked(path: Path, consumer: Consumer) -> int:
-    """Say what is wrong with one file; return the exit status of its class."""
+    """Report the findings in one file; return the exit status of their class."""
     try:
         findings = counted(check_file(path, consumer), report().options)
         with open_view(path) as view:

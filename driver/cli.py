@@ -1,10 +1,11 @@
-"""The command line: subcommands, and the compiler itself for everything that is not a subcommand."""
+"""The command line: dispatch to subcommands, or to the compiler if the first word is not one."""
 
 from __future__ import annotations
 
 import errno
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -23,6 +24,8 @@ from mlir_offload.driver.option.checks import check_message_outputs, configurati
 from mlir_offload.driver.option.command_line import (
     is_step,
     is_subcommand,
+    own_words,
+    read_arguments,
     subcommand_first,
     take_message_options,
 )
@@ -40,6 +43,7 @@ from mlir_offload.translate import tool_message
 
 _INTERRUPTED = 130
 _HELP = frozenset({"--help", "-help", "-h"})
+_VERSION = "--version"
 _VERBOSE = frozenset({"-v", "--verbose"})
 _COMPLETION = "--completion="
 _CONFIG = "--config="
@@ -47,19 +51,21 @@ _CONFIGURING = (_CONFIG, "--no-config", "--print-config")
 
 
 def main(arguments: Sequence[str] | None = None, fork_servers: ForkServers | None = None) -> None:
-    """Run the command line and exit with the status of its class of result.
+    """Run the command line and exit with the status of the error class, 0 on success.
 
-    With the fork servers of another process, no tool is loaded that has one.
+    With `fork_servers` of another process, the tools that it has loaded are not loaded again.
     """
-    # A short life with little garbage: collecting it would take 3 % of a small build.
+    # The process is short-lived; garbage collection would take 3 % of a small build.
     gc.disable()
     _open_standard_streams()
+    # If the parent ignores SIGCHLD, exit statuses of children are lost. GCC's driver resets it, too.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     words = tuple(sys.argv[1:] if arguments is None else arguments)
     _leave(_guarded(words, fork_servers))
 
 
 def _open_standard_streams() -> None:
-    """Give a closed standard stream to nobody, before a file of ours gets its number."""
+    """Open /dev/null as each closed standard stream, before one of our files gets its number."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -70,19 +76,19 @@ def _open_standard_streams() -> None:
 
 
 def _leave(status: int) -> NoReturn:
-    """End the process. Taking down all that was loaded would take 13 ms of each call."""
+    """End the process without destroying Python objects, which would take 13 ms per invocation."""
     keep_patterns()
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except (OSError, ValueError, AttributeError):
-        # Python knows what to say of streams that are closed, or full.
+        # Python reports errors of closed or full streams.
         sys.exit(status)
     os._exit(status)
 
 
 def _guarded(arguments: tuple[str, ...], fork_servers: ForkServers | None = None) -> int:
-    """Return the exit status, and say what there is to say in the form that is asked for."""
+    """Return the exit status, after reporting errors in the requested message format."""
     runner = ProcessRunner() if fork_servers is None else ProcessRunner(fork_servers)
     report().start(MessageOptions(), os.environ)
     status = _caught(partial(_run_subcommand, arguments, runner), runner)
@@ -118,7 +124,7 @@ def _run_subcommand(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     report().sources = (*files, *configuration_files(arguments))
     options, words = take_message_options(arguments)
     _check_message_outputs(options, words)
-    # What is wrong in a file is said in the form that the command line asks for.
+    # Errors in configuration files are reported in the format that the command line requests.
     report().start(options, os.environ)
     complete = _configured(subcommand_first(arguments), Path.cwd())
     if complete is None:
@@ -138,7 +144,7 @@ def _run_subcommand(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
 
 
 def _configured(arguments: tuple[str, ...], directory: Path) -> tuple[str, ...] | None:
-    """Return the arguments with those of files and variables, if there are any; None: all is said."""
+    """Return the arguments with those of configuration files and variables; None if all output is printed."""
     is_asked = any(word.startswith(_CONFIGURING) for word in arguments)
     is_alone = bool(arguments) and is_step(arguments[0])
     if is_alone or not (is_asked or are_set(os.environ, directory)):
@@ -157,7 +163,7 @@ def _joined_config(arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _check_message_outputs(options: MessageOptions, words: tuple[str, ...]) -> None:
-    """Raise UsageError if the file of messages or of the reproducer is an input."""
+    """Raise UsageError if the message file or the reproducer archive is also an input."""
     if options.file is None and options.reproduce is None:
         return
     report().options = options
@@ -169,7 +175,7 @@ def _is_dry(arguments: tuple[str, ...]) -> bool:
 
 
 def _is_to_be_packed(error: MlirOffloadError) -> bool:
-    """Say whether a failed call is packed: on request, and by itself where a tool crashed."""
+    """Return whether to write a reproducer for a failure: on request, and by default if a tool crashed."""
     options, failure = report().options, report().journal.failure_of(error)
     if options.reproduce is not None or failure is None or not options.reproduces_crashes:
         return options.reproduce is not None
@@ -190,7 +196,7 @@ def _finish(status: int) -> int:
 
 
 def _expanded(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
-    """Return the arguments with those of response files, and these files."""
+    """Return the arguments with response files expanded, and the paths of these files."""
     if arguments[:1] == ("step",) or not any(word.startswith(("@", "-Wl,@")) for word in arguments):
         return arguments, ()
 
@@ -198,8 +204,8 @@ def _expanded(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Path, 
 
 
 def _of_the_system(error: Exception) -> InputOutputError | None:
-    """Return the error for what the system refused; None for what is our own fault."""
-    # Python that gets no memory in the middle of an import says "error return without exception set".
+    """Return the error for a failure of the operating system; None for a bug of the driver."""
+    # If Python runs out of memory during an import, it raises "error return without exception set".
     if isinstance(error, MemoryError) or (
         isinstance(error, SystemError) and limit.is_memory_limited()
     ):
@@ -222,11 +228,11 @@ def _of_the_system(error: Exception) -> InputOutputError | None:
 
 
 def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
-    """Call the subcommand, or the compiler where the first word is none."""
+    """Call the subcommand, or the compiler if the first word is not one."""
     first = arguments[0] if arguments else "--help"
     if set(arguments) <= _VERBOSE and arguments:
-        # As clang does, which prints its release before anything else.
-        first = "--version"
+        # Like clang, which prints its version before anything else.
+        first = _VERSION
     handler = _handler(first)
     if _asks_for_help(first, arguments[1:]) and not (handler and first.endswith("step")):
         return _help(first if handler else "")
@@ -234,7 +240,8 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
         return _completion(first.removeprefix(_COMPLETION))
     if handler is not None:
         return handler(arguments[1:], runner)
-    asked = next((word for word in arguments if word.startswith(tuple(_PRINTING))), None)
+    printing = tuple(_PRINTING)
+    asked = next((word for word in own_words(arguments) if word.startswith(printing)), None)
     if asked is not None:
         return next(do for word, do in _PRINTING.items() if asked.startswith(word))(
             arguments, runner
@@ -246,15 +253,14 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
 
 def _print_of_clang(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
-    asked = [word for word in arguments if word.startswith(_OF_CLANG)]
-    others = [word for word in arguments if not word.startswith(_OF_CLANG)]
+    asked = [word for word in own_words(arguments) if word.startswith(_OF_CLANG)]
+    others = [word for word in arguments if word not in asked]
     return choose.print_of_clang(asked, others, runner)
 
 
 def _asks_for_help(first: str, others: tuple[str, ...]) -> bool:
-    """Say whether help is wanted; what follows `--` is not for us."""
-    end = others.index("--") if "--" in others else len(others)
-    return not _HELP.isdisjoint({first, *others[:end]})
+    """Return whether help is requested."""
+    return not _HELP.isdisjoint(own_words((first, *others)))
 
 
 def _help(name: str) -> int:
@@ -264,7 +270,7 @@ def _help(name: str) -> int:
 
 
 def _help_of(names: Sequence[str], _: ProcessRunner) -> int:
-    """Show the help of a subcommand, as `help NAME` asks for. Raises UsageError where there is none."""
+    """Print the help of a subcommand, for `help NAME`. Raises UsageError for an unknown subcommand."""
     name = names[0] if names else ""
     if name and not is_subcommand(name):
         msg = f"help {name}: no such subcommand"
@@ -272,9 +278,10 @@ def _help_of(names: Sequence[str], _: ProcessRunner) -> int:
     return _help(name)
 
 
-def _version(_: Sequence[str], runner: ProcessRunner) -> int:
+def _version(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
-    sys.stdout.write(version.render_version(runner))
+    others = [word for word in arguments if word != _VERSION]
+    sys.stdout.write(version.render_version(read_arguments(others), runner))
     return 0
 
 
@@ -285,7 +292,7 @@ def _completion(shell: str) -> int:
 
 
 def _subcommand(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
-    """Load the module of a subcommand when it is called: the others need not wait for it."""
+    """Import the module of a subcommand when it is called, and run it."""
     module, _, function = option_subcommand.SUBCOMMANDS[name].run.partition(":")
     run: Callable[[Sequence[str], ProcessRunner], int]
     run = getattr(import_module(f"mlir_offload.driver.{module}"), function)
@@ -321,20 +328,21 @@ def _cache_key(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
 
 def _print_directory(name: str, _: Sequence[str], __: ProcessRunner) -> int:
-    """Print the folder of mlir_offload.toolchain that holds what another build system looks for."""
+    """Print the directory of mlir_offload.toolchain that contains the files for another build system."""
     sys.stdout.write(f"{Path(toolchain.__file__).resolve().parent / name}\n")
     return 0
 
 
-# What clang prints of itself.
+# Options whose answer clang prints.
 _OF_CLANG = ("-print-", "--print-", "-dumpmachine", "-dumpversion")
-# What is printed of the tools and options that the other words choose.
+# Options that print information about the tools and options that the other arguments select.
 _PRINTING: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "--toolchain-id": _toolchain_id,
     "--print-cache-key": _cache_key,
     **dict.fromkeys(_OF_CLANG, _print_of_clang),
+    _VERSION: _version,
 }
-# A compiler cache takes a first word without dashes for the name of an input.
+# They begin with dashes, because a compiler cache takes a first word without dashes for an input.
 _COMPILER_STEPS = (
     *("--image-step", "--host-step", "--object-step"),
     *("--module-step", "--split-step", "--device-step"),
@@ -342,7 +350,7 @@ _COMPILER_STEPS = (
 )
 _HANDLERS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "help": _help_of,
-    **dict.fromkeys(("--version", "-V"), _version),
+    **dict.fromkeys((_VERSION, "-V"), _version),
     "--cmake-dir": partial(_print_directory, "cmake"),
     "--pkg-config-dir": partial(_print_directory, "pkgconfig"),
     **{name: partial(_compiler_step, name) for name in _COMPILER_STEPS},
@@ -351,5 +359,5 @@ _HANDLERS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
 
 
 def _handler(word: str) -> Callable[[Sequence[str], ProcessRunner], int] | None:
-    """Return what a first word that is no input and no option of the compiler calls."""
+    """Return the handler of a first word; None for an input or an option of the compiler."""
     return partial(_subcommand, word) if is_subcommand(word) else _HANDLERS.get(word)

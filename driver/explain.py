@@ -1,4 +1,4 @@
-"""Say what a rule of skew is about: what is wrong, why, and what to do."""
+"""Explain a skew rule: what is wrong, why, and what to do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HEADINGS = {
 
 
 def explain(names: Sequence[str], _: Runner) -> int:
-    """Print the rules of these names, or a list of all. Raises UsageError for a name that is none."""
+    """Print the rules with these names, or a list of all rules. Raises UsageError for an unknown name."""
     rules = load_rules()
     if not names:
         lines = (f"{rule.name:7}  {rule.severity:7}  {rule.title}" for rule in rules.values())
@@ -53,7 +53,7 @@ def render_rules() -> str:
 
 
 def generic(text: str) -> str:
-    """Return a text with its places in capitals: what is there differs from case to case."""
+    """Return a message with its placeholders in capitals instead of the values of one case."""
     return _PLACE.sub(lambda match: match[1].upper(), text)
 
 
@@ -94,5 +94,5 @@ def _section(rule: Rule) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return a text so that Markdown shows it as it is."""
+    """Return text with the special characters of Markdown escaped."""
     return re.sub(r"([_*<|`])", r"\\\1", text)

@@ -1,4 +1,4 @@
-"""Take device images out of files, whole and as they were packaged."""
+"""Extract device images from files, decompressed but otherwise unchanged."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _SHOWN = 16
 
 
 class Wanted(Struct, frozen=True):
-    """Which images are to be taken; an empty word leaves the choice open."""
+    """The filters of `extract`; an empty string matches every image."""
 
     kind: str
     arch: str
@@ -67,7 +67,7 @@ class Wanted(Struct, frozen=True):
     image_kind: str
 
     def fits(self, image: Image) -> bool:
-        """Return whether an image is wanted; a container only where its own kind is asked for."""
+        """Return whether an image matches. A container of images matches only by its own image kind."""
         if image.images and not self.image_kind:
             return False
         return (
@@ -82,9 +82,9 @@ class Wanted(Struct, frozen=True):
 def extract(  # noqa: PLR0913 (one for each option)
     file: Path, output: str, *, only_list: bool, kind: str, arch: str, kernel: str, image_kind: str
 ) -> int:
-    """Take the device images out of FILE, decompressed: all, or those that fit every option.
+    """Extract the device images of FILE, decompressed: all, or those that match every option.
 
-    They are named FILE.<index>.<kind>.<arch>.<ending> in the current directory or that of -o.
+    They are named FILE.<index>.<kind>.<arch>.<extension>, in the current directory or in that of -o.
     """
     part = read_contents(file)
     wanted = Wanted(kind, arch, kernel, image_kind)
@@ -110,13 +110,13 @@ def run_extract(arguments: Sequence[str], runner: Runner) -> int:
 
 
 def described(image: Image) -> str:
-    """Return an image in a few words."""
+    """Return a one-line description of an image."""
     words = (image.kind, arch_name(image), str(image.form), size_text(image.size_bytes))
     return " ".join(word for word in words if word)
 
 
 def arch_name(image: Image) -> str:
-    """Return the architecture as `--offload-arch=` spells it: `host` for an image for the CPU."""
+    """Return the architecture as `--offload-arch=` spells it: `host` for a CPU image."""
     return image.arch or (HOST if runs_on_host(image) else "")
 
 
@@ -132,7 +132,7 @@ def _holds(image: Image, kernel: str) -> bool:
 
 
 def _targets(file: Path, chosen: Sequence[Image], output: str) -> Mapping[int, Path]:
-    """Return the file that each image goes to, by index. Raises UsageError for too many images."""
+    """Return the output file of each image, by index. Raises UsageError if -o names one file for several."""
     place = Path(output)
     if not output or output.endswith("/") or place.is_dir():
         return {image.index: place / _name(file, image) for image in chosen}
@@ -145,7 +145,7 @@ def _targets(file: Path, chosen: Sequence[Image], output: str) -> Mapping[int, P
 
 
 def _name(file: Path, image: Image) -> str:
-    """Return the name of an image's file: what strangers wrote cannot lead out of the directory."""
+    """Return the file name of an image. Names from an untrusted file cannot escape the directory."""
     words = (str(image.index), image.kind or _NO_ARCH, arch_name(image) or _NO_ARCH, _ending(image))
     return ".".join((file.stem or file.name, *map(_legal, words)))
 
@@ -156,9 +156,9 @@ def _legal(word: str) -> str:
 
 
 def _write_images(file: Path, targets: Mapping[int, Path]) -> None:
-    """Write the images while the file is read once more; all of them come to their names, or none.
+    """Read the file again and write the images; either all of them are renamed to their names, or none.
 
-    Raises InputOutputError where one cannot be written.
+    Raises InputOutputError if one cannot be written.
     """
     if len(targets) == 1:
         ((index, target),) = targets.items()
@@ -182,7 +182,7 @@ def _write_images(file: Path, targets: Mapping[int, Path]) -> None:
 
 
 def _copy_images(file: Path, sinks: Mapping[int, AbstractContextManager[int]]) -> None:
-    """Copy each image to its sink, which is open only meanwhile."""
+    """Copy each image to its sink. A sink is open only while it is written."""
     written: set[int] = set()
 
     def write(image: Image, content: ByteView) -> None:
@@ -209,7 +209,7 @@ def _opened(path: Path) -> Iterator[int]:
 def _nothing(
     file: Path, part: Part, fitting: Sequence[Image], wanted: Wanted
 ) -> UsageError | VerificationError:
-    """Return the error for a file of which nothing can be taken."""
+    """Return the error for a file from which no image can be extracted."""
     images = list(all_images(part))
     damage = next(_damage(part), None)
     if damage is not None and (fitting or not images):
@@ -233,7 +233,7 @@ def _asked(wanted: Wanted) -> Iterator[str]:
 
 
 def _status(part: Part) -> int:
-    """Return the exit status; say what could not be read, and so was left out."""
+    """Return the exit status; warn about each image that could not be read."""
     lost = list(_damage(part))
     for problem in lost:
         show_warning(shown(problem.message), part.name)

@@ -1,4 +1,4 @@
-"""Show what the tools of a build of LLVM tell, next to what the tables say of the nearest release."""
+"""Show what probes of an LLVM installation find, next to the table rows of the nearest release."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from mlir_offload.toolchain.search import SearchPlaces, find_llvm
 from mlir_offload.toolchain.tables import LearnedRelease
 from mlir_offload.toolchain.target import all_kinds
 
-# A pipe has no width: wide enough that a data layout stays in one piece.
+# A pipe has no width; this keeps a data layout on one line.
 _PIPE_WIDTH = 240
 _EQUAL = "the same"
 _FOLDERS = {"offload_abi": "offload", "nvptx_layout": "translate", "pipelines": "translate"}
@@ -47,9 +47,9 @@ _ROOT = Path(__file__).resolve().parents[1]
 @command("learn")
 @click.pass_obj
 def learn(runner: Runner, *, llvm: str, as_json: bool, patch: bool) -> int:
-    """Ask the tools of an LLVM for all that the tables hold of a release.
+    """Probe the tools of an LLVM for everything that the tables contain about a release.
 
-    Exit status 4 where its tools do what this driver cannot follow, or contradict each other.
+    Exit status 4 if its tools do something that this driver does not support, or contradict each other.
     """
     places = places_for(llvm)
     chosen = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=())
@@ -82,7 +82,7 @@ def _families(llvm: LlvmToolchain) -> list[Family]:
 
 
 def _cuda(places: SearchPlaces, runner: Runner) -> Path | None:
-    """Return the root of the CUDA toolkit that would be chosen, if there is one."""
+    """Return the root of the default CUDA toolkit; None if there is none."""
     with contextlib.suppress(ToolchainError):
         toolkit = choose_toolkit(places, runner)
         return toolkit.root
@@ -95,7 +95,7 @@ def _status(release: LearnedRelease) -> int:
 
 
 def show_table(release: LearnedRelease, place: str) -> None:
-    """Print each list of rows: what was learned, and what the nearest release has."""
+    """Print each list of rows: the learned values, and those of the nearest release."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_PIPE_WIDTH)
@@ -128,7 +128,7 @@ def _shown(value: Any) -> str:
 
 
 class _Edit(Struct, frozen=True):
-    """Text that takes the place of the characters from one index to another."""
+    """A replacement for the characters from `start` to `end`."""
 
     start: int
     end: int
@@ -136,7 +136,7 @@ class _Edit(Struct, frozen=True):
 
 
 def render_patch(release: LearnedRelease, environment: Mapping[str, str]) -> str:
-    """Return a unified diff of the tables: new rows, and the release as one that rows were checked with."""
+    """Return a unified diff of the tables: new rows, and the release in `checked` of rows that hold for it."""
     tables: dict[str, list[LearnedRow]] = {}
     for row in release.rows:
         tables.setdefault(list_of(row).partition(".")[0], []).append(row)
@@ -209,7 +209,7 @@ def _nvptx_edits(text: str, row: NvptxRow, major: int) -> Iterator[_Edit]:
 
 
 def _checked(item: yaml.MappingNode, major: int) -> Iterator[_Edit]:
-    """Yield the edit that adds the release to those that a row was checked with."""
+    """Yield the edit that adds the release to the `checked` list of a row."""
     for key, value in item.value:
         if key.value == "checked":
             known = [int(one.value) for one in value.value]
@@ -241,5 +241,5 @@ def _value(item: yaml.MappingNode, key: str) -> int:
 
 
 def _flow(row: Mapping[str, Any]) -> str:
-    """Return a row on one line, as the tables have it."""
+    """Return a row on one line, in the style of the tables."""
     return str(yaml.safe_dump(row, default_flow_style=True, sort_keys=False, width=1 << 20)).strip()

@@ -1,4 +1,4 @@
-"""Write a small project to start from: a kernel, its callers in C and Python, and files for each build system."""
+"""Write a small project to start from: a kernel, callers in C and Python, and files for each build system."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mlir_offload.toolchain.process import Runner
 
 _TEMPLATES = Path(__file__).parent / "data" / "new"
 _NAME = "@NAME@"
-# Files whose names would mean something where the templates lie.
+# Files that would take effect in this repository if the template had their final name.
 _PLACES = {"ci.yml": Path(".github", "workflows", "ci.yml"), "gitignore": Path(".gitignore")}
 _OTHER_CHARACTERS = re.compile(r"[^A-Za-z0-9_]+")
 
 
 @command("new", click.Argument(["directory"], type=PATH))
 def new(directory: Path) -> int:
-    """Write a small project that builds at once.
+    """Write a small project that builds immediately.
 
     DIRECTORY must not exist, or be empty.
     """
@@ -50,7 +50,7 @@ def run_new(arguments: Sequence[str], runner: Runner) -> int:
 
 
 def _write(directory: Path, name: str) -> list[Path]:
-    """Write all files, or none; return their places in the directory."""
+    """Write all files or none; return their paths relative to the directory."""
     absolute = directory.absolute()
     absolute.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=absolute.parent, prefix=".mlir-offload-") as beside:
@@ -62,7 +62,7 @@ def _write(directory: Path, name: str) -> list[Path]:
 
 
 def _fill(directory: Path, name: str) -> Iterator[Path]:
-    # pip compiles run.py where it installs it.
+    # Subdirectories are skipped: pip compiles run.py into `__pycache__` when it installs it.
     for template in filter(Path.is_file, _TEMPLATES.iterdir()):
         place = _PLACES.get(template.name, Path(template.name))
         text = template.read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ _OFFLOAD_BINARY, _FAT_BINARY = "offload-binary", "hipfb"
 
 
 class PackageOptions(Struct, frozen=True):
-    """What one call of `package` asks for; without a consumer, the release that would link."""
+    """The options of `package`. An empty consumer selects the default linking LLVM."""
 
     images: tuple[str, ...] = ()
     consumer: str = ""
@@ -38,7 +38,7 @@ class PackageOptions(Struct, frozen=True):
 def package(arguments: Sequence[str], runner: Runner) -> int:
     """Run `mlir-offload package`; return its exit status.
 
-    Raises UsageError, CompatibilityError for an image that would be lost, InputOutputError.
+    Raises UsageError, InputOutputError, and CompatibilityError for an image that a link would drop.
     """
     options = parse_package_arguments(arguments)
     if options.output is None:
@@ -60,7 +60,7 @@ def package(arguments: Sequence[str], runner: Runner) -> int:
 
 
 def parse_package_arguments(arguments: Sequence[str]) -> PackageOptions:
-    """Return what the arguments ask for; options may have one dash or two, as with LLVM's tools.
+    """Return the parsed arguments; options may have one dash or two, as in LLVM's tools.
 
     Raises UsageError for an unknown option, a missing value, or an operand.
     """

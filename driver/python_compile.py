@@ -1,7 +1,7 @@
-"""`mlir_offload.compile`: a program compiled from Python and loaded.
+"""`mlir_offload.compile`: compile and load a program from Python.
 
-The compiler runs in a process of its own, which is started without a fork of the caller's code: torch and
-the caller's threads live there. Nothing of LLVM is loaded into the caller's process.
+The compiler runs in a separate process, started without running code of the caller in a fork, because the
+caller may have threads and libraries such as torch. LLVM is never loaded into the caller's process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mlir_offload.toolchain.process import Command, Completed, ProcessRunner
 from mlir_offload.translate.target_attribute import libraries_in_source
 
 NATIVE = "native"
-# What a text is called in messages.
+# The name of a source text in messages.
 _TEXT_NAME = "<string>"
 # libomptarget would load libLLVM into the caller's process.
 _LIBRARY = ("-shared", "-fPIC", "--no-libomptarget")
@@ -62,7 +62,7 @@ Environment = tuple[tuple[str, str], ...]
 
 
 class _Request(Struct, frozen=True):
-    """A program with all that decides about its library. `path` is None for a text."""
+    """A program with everything that its library depends on. `path` is None for a source text."""
 
     text: bytes
     path: Path | None
@@ -71,12 +71,12 @@ class _Request(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return what the program is called in messages."""
+        """Return the name of the program in messages."""
         return _TEXT_NAME if self.path is None else str(self.path)
 
 
 class _Known(Struct):
-    """The libraries of this process, each made once whatever the threads that ask for it."""
+    """The loaded libraries of this process. Concurrent threads compile a request once."""
 
     libraries: dict[_Request, Library]
     locks: dict[_Request, threading.Lock]
@@ -92,7 +92,7 @@ def compile_program(
     """Compile and load a program; see `mlir_offload.compile`."""
     other = next((option for option in options if option in _OTHER_OUTPUTS), None)
     if other is not None:
-        msg = f"compile makes a library and loads it: {other} asks for something else"
+        msg = f"compile makes a library and loads it: {other} is not supported"
         raise UsageError(msg, hint="leave the option out, or run mlir-offload")
     archs = [arch] if isinstance(arch, str) else list(arch)
     chosen = () if archs == [NATIVE] else (f"--offload-arch={','.join(archs)}",)
@@ -110,10 +110,10 @@ def compile_program(
 
 
 def _read(program: Program) -> tuple[bytes, Path | None]:
-    """Return the text, and the path of a file.
+    """Return the source text, and the path if it is in a file.
 
-    A `str` of one line that ends in .mlir or .mlirbc, or names a file, is a path; everything else is a
-    text, or has one as its `str()`.
+    A one-line `str` that ends in .mlir or .mlirbc, or that names a file, is a path. Any other object is a
+    source text by its `str()`.
     """
     if isinstance(program, os.PathLike) or (isinstance(program, str) and _is_path(program)):
         path = Path(program)
@@ -163,7 +163,7 @@ def _check_callable(file: Path, request: _Request) -> None:
         raise CompatibilityError(msg, hint=hint)
 
 
-# Of libraries that no cache keeps; removed at the end of the process.
+# Directories of libraries that are not cached; removed at exit.
 _directories: list[tempfile.TemporaryDirectory[str]] = []
 
 
@@ -178,7 +178,8 @@ def _build(request: _Request, directory: Path) -> Path:
     for message in messages:
         if message.get("severity") == "warning":
             warnings.warn(_line(message), stacklevel=6)
-    if done.returncode:
+    # The caller may ignore SIGCHLD: every status is 0 then.
+    if done.returncode or not output.exists():
         raise _failure(done, [one for one in messages if one.get("severity") == "error"])
     return output
 
@@ -188,7 +189,7 @@ def _run(words: Sequence[str]) -> Completed:
 
 
 def _driver() -> tuple[str, ...]:
-    """Return the command of the driver of this release: a program that embeds Python is not a Python."""
+    """Return the command that starts this driver. `sys.executable` is not Python if a program embeds Python."""
     if "python" in Path(sys.executable or "").name:
         return (sys.executable, "-P", "-m", "mlir_offload.driver")
     found = shutil.which("mlir-offload")
@@ -241,14 +242,14 @@ def _failure(done: Completed, errors: Sequence[Mapping[str, Any]]) -> MlirOffloa
 
 
 def _place(request: _Request) -> Path | None:
-    """Return where the library is kept but for its ending, None where nothing is.
+    """Return the path of the cached library without digest and extension; None if it is not cacheable.
 
-    The driver says what decides about an output besides the source (`--print-cache-key`).
+    `--print-cache-key` hashes everything that the output depends on besides the source.
     """
     if libraries_in_source(request.text):
         return None
     done = _run((*request.options, "--print-cache-key"))
-    if done.returncode:
+    if done.returncode or not done.stdout:
         return None
     name = _TEXT_NAME if request.path is None else str(request.path.absolute())
     parts = (done.stdout.strip(), hashlib.sha256(request.text).hexdigest(), name)
@@ -257,7 +258,7 @@ def _place(request: _Request) -> Path | None:
 
 
 def _intact(kept: Path) -> Iterator[Path]:
-    """Yield the stored library as far as it is what was stored: its name holds its digest."""
+    """Yield the stored library if its content matches the digest in its name; remove damaged ones."""
     for file in sorted(kept.parent.glob(f"{kept.name}.*.so")):
         if file.suffixes[-2] == f".{_digest(file)}":
             os.utime(file)
@@ -272,7 +273,7 @@ def _digest(file: Path) -> str:
 
 
 def _store(made: Path, kept: Path) -> Path | None:
-    """Keep a library in one rename; return its place, None where the cache cannot be written."""
+    """Store a library with one rename; return its path, None if the cache is not writable."""
     stored = kept.with_name(f"{kept.name}.{_digest(made)}.so")
     try:
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Pack a call of the compiler, with what it reads, into an archive from which it can be run again elsewhere."""
+"""Pack an invocation and the files that it reads into a reproducer archive."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner
 
 _WORK = "work"
-# What else decides what comes out of the same command line. The values are as the user set them.
+# Variables that affect the result, other than the driver's own. They are recorded as the user set them.
 _VARIABLES = (
     *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "SOURCE_DATE_EPOCH"),
     *("CUDA_PATH", "CUDA_HOME", "ROCM_PATH", "LC_ALL", "LANG"),
@@ -36,24 +36,24 @@ _PREFIX = "MLIR_OFFLOAD_"
 _VERSION = re.compile(r"\b(?:version|release) \d")
 _ABSOLUTE = re.compile(r"(?<![\w.)}-])/(?:[^\s/:=,'\"]+/)+([^\s/:=,'\"]*)")
 _README = """\
-A call of mlir-offload, to be run again.
+An invocation of mlir-offload, to reproduce it.
 
-  sh run.sh      runs the call; options such as --llvm=22 or --llvm=/opt/llvm may follow, and
-                 MLIR_OFFLOAD names the compiler where it is not on PATH
+  sh run.sh      runs the invocation; options such as --llvm=22 or --llvm=/opt/llvm may follow.
+                 If mlir-offload is not on PATH, set MLIR_OFFLOAD to its path
 {step}
-files/           what the call read, under the names it was given; a name that began with / lies
-                 below __root__, one with .. below __up__
-steps            the steps of the call as shell lines, as far as they led to its end; programs have
-                 their plain names, files in between lie in work/
+files/           the input files, under their original names: a name that begins with / is below
+                 __root__, one with .. below __up__
+steps            the steps up to the end of the invocation, as shell lines; programs have no
+                 directories, intermediate files are in work/
 tools            the releases of the programs
-environment      variables that were set and matter
+environment      the environment variables that affect the result
 {error}
-Response files and configuration files are written out in run.sh. {left_out}
+run.sh contains the options of response files and configuration files. {left_out}
 """
 
 
 class _Entries(Struct, frozen=True):
-    """The files of an archive by name."""
+    """The files of an archive, by name. `programs` are the names of executable ones."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     programs: set[str] = field(default_factory=set)
@@ -69,10 +69,10 @@ class _Entries(Struct, frozen=True):
 def pack_call(
     arguments: Sequence[str], runner: Runner, error: MlirOffloadError | None = None
 ) -> None:
-    """Write the archive of a call where --reproduce= says, or for a crash next to the user's files.
+    """Write the archive to the path of --reproduce=, or after a crash to the current or temporary directory.
 
-    The error says where. Raises InputOutputError where it cannot be written on request; a crash
-    goes on without.
+    The hint of `error` gets the path. Raises InputOutputError if the archive was requested and cannot be
+    written; after a crash such an error is ignored.
     """
     current = report()
     content = reproducer(arguments, current.journal, runner, os.environ, error)
@@ -84,12 +84,12 @@ def pack_call(
         digest = hashlib.sha256(content).hexdigest()[:12]
         written = _write_somewhere(f"mlir-offload-crash-{digest}.tar", content)
     if error is not None and written:
-        hint = f"the call is packed in {written}, to be run again elsewhere or reported"
+        hint = f"{written} reproduces the error on any machine, for a report"
         error.hint = f"{error.hint}; {hint}" if error.hint else hint
 
 
 def _write_somewhere(name: str, content: bytes) -> str:
-    """Write into the current directory, else into that for temporary files; return where."""
+    """Write to the current directory, or else to the temporary one; return the path, empty if both fail."""
     for place in (Path(name), Path(tempfile.gettempdir(), name)):
         with contextlib.suppress(MlirOffloadError, OSError):
             _write(place, content)
@@ -109,9 +109,9 @@ def reproducer(
     environment: Mapping[str, str],
     error: MlirOffloadError | None = None,
 ) -> bytes:
-    """Return an archive of a call and its inputs; equal calls on equal files give equal bytes.
+    """Return the archive of an invocation and its inputs; equal invocations on equal files give equal bytes.
 
-    Files that cannot be read are left out: their absence may be why the call failed.
+    Unreadable files are left out, because their absence may be the cause of the failure.
     """
     call = read_call(arguments)
     failure = journal.failure_of(error) if error else None
@@ -138,13 +138,13 @@ def reproducer(
 
 
 def _readme(call: Call, *, error: MlirOffloadError | None, failure: Failure | None) -> str:
-    step = "  sh step.sh     runs the program that failed, alone, on the file that it got"
+    step = "  sh step.sh     runs only the failed program, on its input files"
     left_out = (
-        f"Left out, because they name places: {' '.join(call.left_out)}" if call.left_out else ""
+        f"Omitted, because they contain paths: {' '.join(call.left_out)}" if call.left_out else ""
     )
     return _README.format(
         step=step if failure else "",
-        error="error            what the call said" if error else "",
+        error="error            the error message" if error else "",
         left_out=left_out,
     )
 
@@ -169,7 +169,7 @@ def _step_script(shown: _Shown, step: Step) -> str:
 
 
 class _Shown(Struct, frozen=True):
-    """How commands are written so that they name no place of this machine."""
+    """Rewrites commands so that they contain no path of this host."""
 
     workspace: Path | None
     call: Call
@@ -187,9 +187,9 @@ class _Shown(Struct, frozen=True):
         return self._word(str(path))
 
     def text(self, text: str) -> str:
-        """Return a text with the workspace as `work`, and without the directories of other files."""
+        """Return text with the workspace replaced by `work`, and other absolute paths by their file names."""
         if self.workspace is not None:
-            # With -save-temps the name may be a short word.
+            # With -save-temps the workspace may have a short name, so that only complete paths may match.
             workspace = rf"(?<![\w./-]){re.escape(str(self.workspace))}(?![\w.-])"
             text = re.sub(workspace, _WORK, text)
         return _ABSOLUTE.sub(r"\1", text)
@@ -199,9 +199,9 @@ class _Shown(Struct, frozen=True):
 
 
 def _relevant_steps(steps: Sequence[Step], failure: Failure | None) -> tuple[Step, ...]:
-    """Return steps in an order that does not depend on time: each behind those that it needs.
+    """Return the steps in a deterministic order: each after the steps whose output it reads.
 
-    Of a failure, only those that led to it: what ran next to it is a matter of chance.
+    For a failure, only the step that failed and its prerequisites: concurrent steps differ from run to run.
     """
     made = {output: step for step in steps for output in _outputs(step)}
     roots = sorted(steps, key=lambda step: step.argv)
@@ -223,14 +223,14 @@ def _relevant_steps(steps: Sequence[Step], failure: Failure | None) -> tuple[Ste
 
 
 def _outputs(step: Step) -> Iterable[str]:
-    """Return what a step made: a program says it by -o."""
+    """Return the files that a step writes; for a program those after -o."""
     return step.writes or (
         word for flag, word in zip(step.argv, step.argv[1:], strict=False) if flag == "-o"
     )
 
 
 def _needs(step: Step, made: Mapping[str, Step]) -> Iterator[Step]:
-    """Yield the steps that made what a step reads; some steps make a whole directory."""
+    """Yield the steps whose output a step reads. Some steps write a directory."""
     words = step.reads or (word.rpartition("=")[2].removeprefix("@") for word in step.argv[1:])
     for name in words:
         for path in (name, *map(str, PurePath(name).parents)):
@@ -240,7 +240,7 @@ def _needs(step: Step, made: Mapping[str, Step]) -> Iterator[Step]:
 
 
 def _tools(steps: Iterable[Step], runner: Runner) -> str:
-    """Return what each program says of its release, in the order of their names."""
+    """Return the version of each program, sorted by name, one per line."""
     programs = {PurePath(step.argv[0]).name: step.argv[0] for step in steps}
     programs.pop("mlir-offload", None)
     own = f"mlir-offload {__version__}, Python {platform.python_version()}, {platform.machine()}"
@@ -260,7 +260,7 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _tar(entries: _Entries, directories: Iterable[str]) -> bytes:
-    """Return the archive: no time, no owner, names in order, so that equal content is equal bytes."""
+    """Return the archive without times and owners and in name order: equal content gives equal bytes."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in sorted({"files", *(f"files/{directory}" for directory in directories)}):

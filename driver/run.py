@@ -15,9 +15,9 @@ from mlir_offload.toolchain.process import Command, ProcessRunner
 
 
 def run_program(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    """Build what precedes `--`, run it with what follows; return its exit status.
+    """Build from the arguments before `--`, run the program with those after it; return its exit status.
 
-    Raises MlirOffloadError where the program cannot be built or started.
+    Raises MlirOffloadError if the program cannot be built or started.
     """
     own, program_arguments = _cut(arguments)
     options = parse_arguments(own)
@@ -35,7 +35,7 @@ def run_program(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
 
 def _check_operands(options: CompileOptions) -> None:
-    """Raise UsageError for what is meant for the program, where `--` was forgotten."""
+    """Raise UsageError for an argument of the program if the user forgot `--`."""
     first, *others = options.inputs
     strange = next((path for path in others if not path.suffix and not path.exists()), None)
     if strange is not None and first.exists():

@@ -1,4 +1,4 @@
-"""Show what is installed, what it can be used for, and what is missing."""
+"""Show what is installed, what it is used for, and what is missing."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.inventory import Inventory, InventoryRow, inventory_rows, take_inventory
 from mlir_offload.toolchain.process import Runner
 
-# A pipe has no width: wide enough that paths stay in one piece for grep.
+# A pipe has no width; this keeps paths on one line for grep.
 _PIPE_WIDTH = 160
 
 
 @command("toolchains")
 @click.pass_obj
 def toolchains(runner: Runner, llvm: str, cuda_path: str, rocm_path: str) -> int:
-    """Show the LLVM, CUDA and ROCm installations found, and what to install where parts are missing.
+    """Show the LLVM, CUDA and ROCm installations, and what to install if parts are missing.
 
     Exit status 0 if programs can be compiled and linked, 3 if not.
     """

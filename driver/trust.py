@@ -22,10 +22,10 @@ _MANIFEST = "offload.yaml"
 
 @command("trust", click.Argument(["places"], nargs=-1, type=PATH))
 def trust(places: tuple[Path, ...], *, only_list: bool, revoke: bool) -> int:
-    """Let the settings of projects choose programs, as long as they stay as they are.
+    """Let the settings of projects choose programs, until their files change.
 
-    PLACES are directories (default: the current one) or files. Of a directory it is the
-    mlir-offload.toml that holds there, and offload.yaml.
+    PLACES are directories (default: the current one) or files. For a directory, the trusted files are the
+    mlir-offload.toml that applies there, and offload.yaml.
     """
     store = trust_store(os.environ)
     if only_list:
@@ -47,9 +47,9 @@ def run_trust(arguments: Sequence[str], runner: Runner) -> int:
 
 
 def _files(place: Path, *, revoke: bool) -> list[Path]:
-    """Return the files of settings of a place. Raises UsageError where there are none."""
+    """Return the settings files of a directory, or the file itself. Raises UsageError if there are none."""
     if not place.is_dir():
-        # What is gone can be trusted no longer.
+        # Also a file that no longer exists, so that its trust can be revoked.
         return [place]
     found = project_file(Path(os.path.realpath(place)))
     manifest = place / _MANIFEST

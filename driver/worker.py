@@ -1,8 +1,8 @@
-"""A process that runs steps of a project, each in a fork of itself: what they need is loaded once.
+"""A process that runs the steps of a project, each in a fork, so that their modules are loaded once.
 
 usage: python -m mlir_offload.driver.worker PROGRAM SERVERS KIND...
 
-SERVERS are the fork servers of the build, as JSON (`SharedServers`), or nothing.
+SERVERS are the fork servers of the build, as JSON (`SharedServers`), or an empty string.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from mlir_offload.toolchain.target import Kind
 
 _Handler = Callable[[int, FrameType | None], object] | int | None
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Besides what a compilation always needs: what most programs make it load.
+# Modules that most programs need in addition to those of every compilation.
 _OFTEN = ("mlir_offload.driver.project.step", "mlir_offload.translate.host.interface", "yaml")
 
 
 def serve(program: str, servers: str, kinds: Sequence[str]) -> None:
-    """Run the steps that standard input names, a list of arguments per line; answer with their ends."""
+    """Run the steps from standard input, a JSON list of arguments per line; print status and output of each."""
     for name in (*_OFTEN, *modules_for(frozenset(map(Kind, kinds)), links=True)):
         importlib.import_module(name)
     own_identity()
-    # As the driver was started: steps may start it again.
+    # The path by which the user started the driver, because steps may start it again.
     sys.argv[0] = program
-    # What is loaded stays shared between this process and its forks.
+    # Keeps the pages of the loaded modules shared between this process and its forks.
     gc.freeze()
     shared = decoded(servers.encode(), SharedServers) if servers else None
     worker = _Worker(shared.open() if shared is not None else None)
@@ -57,7 +57,7 @@ def serve(program: str, servers: str, kinds: Sequence[str]) -> None:
 
 
 class _Worker(Struct):
-    """Runs one step at a time, and outlives it: an interrupted step still removes its files."""
+    """Runs one step at a time. It ends after the step, so that an interrupted step still removes its files."""
 
     fork_servers: ForkServers | None
     child: int = 0
@@ -65,7 +65,7 @@ class _Worker(Struct):
     previous: dict[int, _Handler] = field(default_factory=dict)
 
     def listen(self) -> None:
-        """End at a signal, after the step that runs."""
+        """Handle signals: end after the current step."""
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self.previous[number] = signal.signal(number, self._hear)
@@ -74,12 +74,12 @@ class _Worker(Struct):
         self.must_end = True
         if not self.child:
             raise SystemExit(128 + number)
-        # The signal of a process group misses a step that has just been forked.
+        # A signal to the process group misses a step that has just been forked.
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.child, number)
 
     def run(self, arguments: Sequence[str], said: IO[bytes]) -> int:
-        """Return how the step ended: its exit status, or a signal as a negative number."""
+        """Return the exit status of the step, or the negative number of the signal that ended it."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         self.child = os.fork()
         if self.child == 0:

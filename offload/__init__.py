@@ -1,4 +1,4 @@
-"""Offload formats and annotations: device images, entries, host modules and the runtime."""
+"""Offload formats: device images, offload entries, host modules and the runtime."""
 
 from mlir_offload.toolchain import load_on_use
 

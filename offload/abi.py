@@ -1,4 +1,4 @@
-"""The offloading ABI of an LLVM release, from the table `offload_abi`, which is checked when it is loaded."""
+"""The offload ABI of each LLVM release, from the table `offload_abi`, which is validated when loaded."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _ROW_LISTS = (
 
 @table_cache
 def offload_table() -> dict[str, Any]:
-    """Read and validate the table, with what was learned of other releases."""
+    """Read and validate the table, with the learned rows of other releases."""
     table = with_learned("offload_abi", load_table("mlir_offload.offload", "offload_abi"))
     check_table(table)
     return table
 
 
 def check_table(table: Mapping[str, Any]) -> None:
-    """Raise ValueError where rows are out of order, lack their evidence, or start too late."""
+    """Raise ValueError if rows are out of order, lack a source, or start after the first release."""
     first = table["majors"]["first"]
     for path in _ROW_LISTS:
         rows: Any = table
@@ -92,12 +92,12 @@ def _check_image_rows(devices: Mapping[str, Sequence[Mapping[str, Any]]]) -> Non
 
 
 def row_of(rows: Sequence[Mapping[str, Any]], major: int) -> Mapping[str, Any]:
-    """Return the row that holds for a release: the last one whose `since` is not newer."""
+    """Return the row for a release: the last one whose `since` is not newer."""
     return [row for row in rows if row["since"] <= major][-1]
 
 
 def check_rows(name: str, rows: Sequence[Mapping[str, Any]], first: int) -> None:
-    """Raise ValueError where rows do not rise from the first release or lack their evidence."""
+    """Raise ValueError if the rows do not ascend from the first release, or lack a source."""
     releases = [row["since"] for row in rows]
     if not releases or releases[0] > first or releases != sorted(set(releases)):
         msg = f"{name}: rows must rise from LLVM {first}, not {releases}"
@@ -109,12 +109,12 @@ def check_rows(name: str, rows: Sequence[Mapping[str, Any]], first: int) -> None
 
 
 ANY_CONSUMER = "any"
-# Of unsigned numbers in little-endian order, by their bytes.
+# The `struct` format characters of unsigned integers, by size in bytes.
 _FORMS = {2: "H", 4: "I", 8: "Q"}
 
 
 class EntryField(Struct, frozen=True):
-    """One member of the entry struct: its name, LLVM type and byte offset."""
+    """A field of the entry struct: its name, LLVM type and byte offset."""
 
     name: str
     type: str
@@ -122,12 +122,12 @@ class EntryField(Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the member."""
+        """Return the size of the field in bytes."""
         return FIELD_BYTES[self.type]
 
 
 class EntryLayout(Struct, frozen=True, dict=True):
-    """How host entries of an LLVM release are named, laid out and placed."""
+    """The layout, names and sections of offload entries in an LLVM release."""
 
     fields: tuple[EntryField, ...]
     symbol_prefix: str
@@ -139,17 +139,22 @@ class EntryLayout(Struct, frozen=True, dict=True):
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of one entry, which is the stride of the array."""
+        """Return the size of an entry in bytes, which is the stride of the array."""
         last = self.fields[-1]
         return last.offset + last.size_bytes
 
     def section(self, kind: Kind) -> str:
-        """Return the section that holds the entries of a kind."""
+        """Return the section that contains the entries of a kind."""
         return dict(self.sections)[device_kind(kind).offload_kind]
 
     @cached_property
+    def section_names(self) -> frozenset[str]:
+        """Return the sections of all kinds."""
+        return frozenset(name for _, name in self.sections)
+
+    @cached_property
     def members(self) -> struct.Struct:
-        """Return all members of an entry, in their order."""
+        """Return the `struct` format of all fields of an entry, in their order."""
         form, end = "<", 0
         for one in self.fields:
             form += f"{one.offset - end}x{_FORMS[one.size_bytes]}"
@@ -158,26 +163,26 @@ class EntryLayout(Struct, frozen=True, dict=True):
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
-        """Return the place of each member of any layout among `members`; -1 for one that this lacks."""
+        """Return the index in `members` for each field name of any layout; -1 if this layout lacks the field."""
         own = {one.name: number for number, one in enumerate(self.fields)}
         return defaultdict(lambda: -1, own)
 
     @cached_property
     def name_at(self) -> int:
-        """Return the offset of the pointer to the name."""
+        """Return the byte offset of the pointer to the name."""
         return next(one.offset for one in self.fields if one.name == "name")
 
     @cached_property
     def address_at(self) -> int:
-        """Return the offset of the address of what is registered."""
+        """Return the byte offset of the address of the registered kernel or variable."""
         return next(one.offset for one in self.fields if one.name == "address")
 
 
 class EntryValues(Struct, frozen=True):
-    """What the members of an entry say in an LLVM release, and which entries its wrapper registers.
+    """The values of entry fields in an LLVM release, and the entries that its linker wrapper registers.
 
-    `managed_members` names, for a managed variable, the struct member and what is in it;
-    `registered` are offload kinds with the types of entries.
+    `managed_members` maps, for a managed variable, the field to its meaning. `registered` contains pairs of
+    an offload kind and an entry type.
     """
 
     flags: tuple[tuple[str, int], ...]
@@ -187,16 +192,16 @@ class EntryValues(Struct, frozen=True):
     coff_suffix: str | None
 
     def flag(self, name: str) -> int:
-        """Return the bits of a flag; none where this release does not tell it."""
+        """Return the bits of a flag; 0 if this release does not have it."""
         return dict(self.flags).get(name, 0)
 
 
 class TargetGroups(Struct, frozen=True):
-    """Which device images of different targets a release links together.
+    """The rule by which a release links device images of different targets together.
 
-    An image with the arch `wildcard` is linked with those of every arch; with target IDs, AMD GPUs of
-    one processor go together unless a feature is on in one of them and off in the other. `into_specific`:
-    an image goes only with those whose target has its features, and is not linked for its own target then.
+    An image with the arch `wildcard` is linked with those of every arch. With target IDs, images for one AMD
+    processor are linked together unless a feature is on in one and off in the other. With `into_specific`, an
+    image is linked for the targets that have all its features; if there is one, not for its own target.
     """
 
     wildcard: str | None
@@ -205,7 +210,7 @@ class TargetGroups(Struct, frozen=True):
 
 
 class OffloadAbi(Struct, frozen=True):
-    """What the linker wrapper and the runtimes of one LLVM release read."""
+    """The formats and options of the linker wrapper and the runtimes of one LLVM release."""
 
     major: int
     container_versions: tuple[int, ...]
@@ -231,14 +236,14 @@ class OffloadAbi(Struct, frozen=True):
     overrides_since_cuda: tuple[int, int] | None
 
     def container_arch(self, target: Target) -> str:
-        """Return how a container names the architecture of an image for a target."""
+        """Return the arch string of a target's images in a container."""
         arch = device_kind(target.kind).container_arch(target.arch)
         return self.host_arch if target.is_cpu and not arch else arch
 
     def kind_code(self, kind: Kind) -> int:
-        """Return the number of an offload kind in containers and entries.
+        """Return the enum value of an offload kind in containers and entries.
 
-        Raises CompatibilityError for a kind that this release does not have.
+        Raises CompatibilityError if this release does not have the kind.
         """
         code = dict(self.kind_codes).get(device_kind(kind).offload_kind)
         if code is None:
@@ -247,44 +252,44 @@ class OffloadAbi(Struct, frozen=True):
         return code
 
     def device_opt_arguments(self, triple: str, level: int) -> tuple[str, ...]:
-        """Return what `clang --offload-link` needs to optimise bitcode images at `-O<level>`."""
+        """Return the arguments of `clang --offload-link` that optimize bitcode images at `-O<level>`."""
         if not self.device_opt_argument:
             return ()
         return (self.device_opt_argument.format(triple=triple, level=level),)
 
     def device_feature_arguments(self, triple: str, feature: str) -> tuple[str, ...]:
-        """Return what `clang --offload-link` needs to compile bitcode images with a feature."""
+        """Return the arguments of `clang --offload-link` that compile bitcode images with a feature."""
         if not self.device_feature_argument:
             return ()
         return (self.device_feature_argument.format(triple=triple, feature=feature),)
 
     def takes_linked_cubins(self, cuda: tuple[int, int]) -> bool:
-        """Return whether the wrapper takes linked cubins of a CUDA release (major, minor) as they are."""
+        """Return whether the wrapper accepts linked cubins of a CUDA release (major, minor) unchanged."""
         since = self.overrides_since_cuda
         return since is not None and since <= cuda
 
     def override_arguments(self, kind: Kind, path: Path) -> tuple[str, ...]:
-        """Return what `clang --offload-link` needs to take linked code of a kind as it is."""
+        """Return the arguments of `clang --offload-link` that replace a kind's device link by a linked image."""
         return (self.override_argument.format(kind=device_kind(kind).offload_kind, path=path),)
 
     def host_bitcode_arguments(self, triple: str) -> tuple[str, ...]:
-        """Return the arguments of a link in which an image for the host is bitcode."""
+        """Return the arguments of `clang --offload-link` that a bitcode image for the CPU requires."""
         argument = self.host_bitcode_argument.format(triple=triple)
         return (argument,) if argument else ()
 
     def host_device_arguments(self, triple: str) -> tuple[str, ...]:
-        """Return what `clang --offload-link` needs to link images for the CPU with libm."""
+        """Return the arguments of `clang --offload-link` that link CPU images with libm."""
         return tuple(f"-Wl,--device-linker={triple}={name}" for name in self.host_device_libraries)
 
     def jobs_arguments(self, jobs: str) -> tuple[str, ...]:
-        """Return what lets `clang --offload-link` run that many device links at once.
+        """Return the arguments of `clang --offload-link` that set the number of parallel device links.
 
-        `jobs` is a number, or `jobserver` where the release takes that.
+        `jobs` is a number, or `jobserver` if the release supports it.
         """
         return (self.jobs_argument.format(jobs=jobs),) if self.jobs_argument else ()
 
     def cuda_path_arguments(self, path: Path) -> tuple[str, ...]:
-        """Return what `clang --offload-link` needs to take every CUDA tool from a directory."""
+        """Return the arguments of `clang --offload-link` that select the CUDA directory of all tools."""
         return tuple(argument.format(path=path) for argument in self.cuda_arguments)
 
 
@@ -292,7 +297,8 @@ class OffloadAbi(Struct, frozen=True):
 def load_abi(major: int) -> OffloadAbi:
     """Return the ABI of an LLVM release.
 
-    Raises CompatibilityError for a release that has none or that the table does not know.
+    Raises CompatibilityError if the table does not contain the release, or if the driver does not support its
+    ABI.
     """
     table = offload_table()
     if major not in known_majors():
@@ -329,15 +335,15 @@ def load_abi(major: int) -> OffloadAbi:
 
 @table_cache
 def unnamed_host_archs() -> frozenset[str]:
-    """Return what releases call the arch of images for the CPU where no processor is named."""
+    """Return the arch strings of CPU images without a processor, over all releases."""
     return frozenset(row["arch"] for row in offload_table()["host_archs"])
 
 
 def load_abis(consumer: str) -> tuple[OffloadAbi, ...]:
-    """Return the ABIs that an object has to follow together: one for a release (`22`), two for `any`.
+    """Return the ABIs that an object must follow: one for a release (`22`), two for `any`.
 
-    `any` represents every release of the table except `any_exceptions`. Raises UsageError for
-    another word, CompatibilityError for a release that the table does not know.
+    `any` covers every release of the table except `any_exceptions`. Raises UsageError for another word,
+    CompatibilityError if the table does not contain the release.
     """
     if consumer == ANY_CONSUMER:
         majors = offload_table()["any_consumer"]["entries_of"]
@@ -349,14 +355,14 @@ def load_abis(consumer: str) -> tuple[OffloadAbi, ...]:
 
 
 def known_majors() -> tuple[int, ...]:
-    """Return the releases that the table knows, oldest first."""
+    """Return the releases in the table and the learned ones, oldest first."""
     majors = offload_table()["majors"]
     learned = {release.major for release in learned_releases()}
     return tuple(sorted(learned.union(range(majors["first"], majors["last"] + 1))))
 
 
 def _check_followed(major: int) -> None:
-    """Raise CompatibilityError for a build whose tools do what this driver cannot follow."""
+    """Raise CompatibilityError for a build of LLVM whose tools do something that this driver does not support."""
     release = known_release(major)
     if release is not None and release.refused:
         msg = f"LLVM {release.version} cannot be linked for: {release.refused[0]}"
@@ -381,13 +387,13 @@ def any_exceptions() -> tuple[int, ...]:
 
 @table_cache
 def entry_layouts() -> tuple[EntryLayout, ...]:
-    """Return every distinct layout that an object can hold, oldest first."""
+    """Return every distinct entry layout, oldest first."""
     return tuple(entry_layout(row) for row in offload_table()["entries"])
 
 
 @table_cache
 def kind_names() -> tuple[tuple[int, str], ...]:
-    """Return the name of each offload kind's number, over all releases (none is used twice)."""
+    """Return the name of each offload kind's enum value, over all releases (no value has two names)."""
     codes = {
         code: name
         for row in offload_table()["offload_kinds"]
@@ -398,18 +404,18 @@ def kind_names() -> tuple[tuple[int, str], ...]:
 
 @table_cache
 def kind_name(code: int) -> str:
-    """Return the name of an offload kind's number; one that says it for a number that no release has."""
+    """Return the name of an offload kind's enum value; `kind-N` if no release has it."""
     return dict(kind_names()).get(code, f"kind-{code}")
 
 
 def host_layout(triple: str, major: int) -> str:
-    """Return the data layout of a host as a release of LLVM has it; empty for an unknown machine."""
+    """Return the data layout of a host triple in an LLVM release; empty if the table lacks the machine."""
     rows = offload_table()["host_layouts"].get(triple.partition("-")[0])
     return str(row_of(rows, major)["layout"]) if rows else ""
 
 
 def fatbinary_without_image() -> tuple[int, int]:
-    """Return the first release of CUDA (major, minor) whose `fatbinary` refuses `--image=`."""
+    """Return the first release of CUDA (major, minor) whose `fatbinary` rejects `--image=`."""
     major, minor = offload_table()["cuda"]["fatbinary_without_image"]["since"]
     return major, minor
 
@@ -423,7 +429,7 @@ def _target_groups(row: Mapping[str, Any]) -> TargetGroups:
 
 
 def entry_layout(row: Mapping[str, Any]) -> EntryLayout:
-    """Return the layout that a row of the table describes."""
+    """Return the layout in a row of the table."""
     fields = []
     offset = 0
     for member in row["fields"]:

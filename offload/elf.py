@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
 
 from msgspec import Struct, field
 
@@ -35,6 +34,7 @@ _VISIBLE_BINDINGS = (1, _WEAK)
 # an attack on the time that reading takes.
 _NAME_BYTES_PER_BYTE = 64
 _LONGEST_NAME = 1 << 16
+_SMALL_BYTES = 1 << 20
 
 
 class ElfType(IntEnum):
@@ -69,7 +69,7 @@ class SectionType(IntEnum):
 _NOBITS, _RELA = SectionType.NOBITS.value, SectionType.RELA.value
 
 
-class ElfSection(NamedTuple):
+class ElfSection(Struct, frozen=True):
     """One section header; `type` is a SectionType where that knows it."""
 
     number: int
@@ -84,7 +84,7 @@ class ElfSection(NamedTuple):
     entry_size: int
 
 
-class ElfSymbol(NamedTuple):
+class ElfSymbol(Struct, frozen=True):
     """One symbol; `section` is 0 where it is undefined, and -1 where it has no section."""
 
     name: str
@@ -169,8 +169,12 @@ class ElfFile(Struct):
     abi_version: int
     rows: Sequence[_Row] = ()
     names: StringTable | None = None
-    _sections: tuple[ElfSection, ...] | None = None
+    # Many compilers put the names of symbols into the table of section names.
     _strings: dict[int, StringTable] = field(default_factory=dict)
+    _sections: tuple[ElfSection, ...] | None = None
+    _types: tuple[int, ...] | None = None
+    # The sections that are loaded with a program: number, begin and end.
+    _allocated: tuple[tuple[int, int, int], ...] | None = None
 
     @property
     def sections(self) -> tuple[ElfSection, ...]:
@@ -195,6 +199,10 @@ class ElfFile(Struct):
         """Return the file, as errors name it."""
         return self.view.location
 
+    def may_have(self, name: str) -> bool:
+        """Return whether a section can have that name; far faster than to look for it."""
+        return self.names is not None and name.encode() in self.names.data
+
     def named(self, name: str) -> tuple[ElfSection, ...]:
         """Return the sections of that name."""
         return self.starting((f"{name}\0".encode(),))
@@ -202,14 +210,27 @@ class ElfFile(Struct):
     def starting(self, prefixes: tuple[bytes, ...]) -> tuple[ElfSection, ...]:
         """Return the sections whose names, with the NUL that ends them, begin so."""
         names = self.names.data if self.names else b""
-        found = [
-            number for number, row in enumerate(self.rows) if names.startswith(prefixes, row[0])
-        ]
-        return tuple(map(self.section, found))
+        # Most objects have few of the sections that are looked for.
+        present = tuple([prefix for prefix in prefixes if prefix in names])
+        if not present:
+            return ()
+        rows = enumerate(self.rows)
+        return tuple(
+            [self.section(number) for number, row in rows if names.startswith(present, row[0])]
+        )
 
     def of_type(self, kind: SectionType) -> Iterator[ElfSection]:
         """Return the sections of a type."""
-        return (self.section(number) for number, row in enumerate(self.rows) if row[1] == kind)
+        return map(self.section, self._numbers(kind))
+
+    def _numbers(self, kind: int) -> Iterator[int]:
+        """Return the sections of a type by number, found at the speed of a search in a tuple."""
+        if self._types is None:
+            self._types = tuple([row[1] for row in self.rows])
+        number = -1
+        for _ in range(self._types.count(kind)):
+            number = self._types.index(kind, number + 1)
+            yield number
 
     def content(self, section: ElfSection, *, form: str = "") -> ByteView:
         """Return what a section holds; empty where the file has no bytes for it.
@@ -237,15 +258,14 @@ class ElfFile(Struct):
     ) -> Iterator[ElfSymbol]:
         """Return the symbols of a symbol table, in their order: those whose names begin so."""
         names = self.strings(section.link)
-        for name, info, other, index, value, size in self._symbol_rows(section):
-            if prefixes and not (names and names.data.startswith(prefixes, name)):
-                continue
+        view = self.content(section)
+        rows = view.table(_SYMBOL, 0, view.size // _SYMBOL.size, f"section {section.name}")
+        if prefixes:
+            begins = names.data.startswith if names else b"".startswith
+            rows = iter([row for row in rows if begins(prefixes, row[0])])
+        for name, info, other, index, value, size in rows:
             text = names.text_at(name) if names is not None else ""
             yield ElfSymbol(text, info, other, _place(index), value, size)
-
-    def _symbol_rows(self, section: ElfSection) -> Iterator[tuple[int, ...]]:
-        view = self.content(section)
-        return view.table(_SYMBOL, 0, view.size // _SYMBOL.size, f"section {section.name}")
 
     def strings(self, index: int) -> StringTable | None:
         """Return the string table in a section, or None where there is no such section."""
@@ -261,10 +281,10 @@ class ElfFile(Struct):
         In a linked file the index is -1 and the second number an address.
         """
         found: dict[int, tuple[int, int]] = {}
-        everywhere = not self.is_relocatable
-        for number, row in enumerate(self.rows):
-            if row[1] == _RELA and (everywhere or row[7] == section.number):
-                found.update(self._pointers_of(self.section(number), section))
+        everywhere, own = not self.is_relocatable, section.number
+        for number in self._numbers(_RELA):
+            if everywhere or self.rows[number][7] == own:
+                found.update(self._pointers_of(number, section))
         return found
 
     def text_of(self, pointer: tuple[int, int]) -> str:
@@ -274,25 +294,38 @@ class ElfFile(Struct):
             index, offset = self._placed(offset)
         if index < 0 or offset < 0:
             return ""
+        # The names of all entries are in one section as a rule, and most files have a small one.
+        if self.rows[index][5] <= _SMALL_BYTES:
+            table = self.strings(index)
+            return table.text_at(offset) if table else ""
         view = self._content_of(index)
         return view.text(offset, "string") if offset < view.size else ""
 
     def _placed(self, address: int) -> tuple[int, int]:
         """Return the section at an address and the offset therein; -1 where there is none."""
-        for number, (_, _, flags, begin, _, size, *_) in enumerate(self.rows):
-            if flags & _ALLOCATED and 0 <= address - begin < size:
+        if self._allocated is None:
+            self._allocated = tuple(
+                [
+                    (number, row[3], row[3] + row[5])
+                    for number, row in enumerate(self.rows)
+                    if row[2] & _ALLOCATED
+                ]
+            )
+        for number, begin, end in self._allocated:
+            if begin <= address < end:
                 return number, address - begin
         return -1, 0
 
     def _pointers_of(
-        self, table: ElfSection, section: ElfSection
+        self, table: int, section: ElfSection
     ) -> Iterator[tuple[int, tuple[int, int]]]:
-        has_symbols = 0 < table.link < len(self.rows)
-        symbols = self._content_of(table.link).whole() if has_symbols else b""
+        link = self.rows[table][6]
+        has_symbols = 0 < link < len(self.rows)
+        symbols = self._content_of(link).whole() if has_symbols else b""
         is_relocatable = self.is_relocatable
         base = 0 if is_relocatable else section.address
-        view = self.content(table)
-        rows = view.table(_RELOCATION, 0, view.size // _RELOCATION.size, f"section {table.name}")
+        view = self._content_of(table)
+        rows = view.table(_RELOCATION, 0, view.size // _RELOCATION.size, "relocations")
         for place, info, addend in rows:
             offset = place - base
             if not 0 <= offset < section.size:
@@ -313,52 +346,27 @@ def read_elf(view: ByteView) -> ElfFile:
     Raises VerificationError where it is none, is not 64-bit little-endian, or is damaged.
     """
     view = view.part(0, view.size, "content", form="ELF file")
-    header = _read_header(view)
-    rows, names = _section_rows(view, header) if header.sections_at else ([], None)
-    return ElfFile(
-        view,
-        header.type,
-        header.machine,
-        header.flags,
-        header.os_abi,
-        header.abi_version,
-        rows,
-        names,
-    )
-
-
-class _Header(NamedTuple):
-    os_abi: int
-    abi_version: int
-    type: int
-    machine: int
-    sections_at: int
-    flags: int
-    entry_size: int
-    section_count: int
-    names: int
-
-
-def _read_header(view: ByteView) -> _Header:
     if view.head(6) != ELF_MAGIC + _ELF64_LITTLE:
         raise view.malformed(0, "identification", "not a 64-bit little-endian ELF file")
-    _, _, _, os_abi, abi_version, kind, machine, _, _, _, table, flags, *rest = view.unpack(
-        _HEADER, 0, "header"
-    )
-    return _Header(os_abi, abi_version, kind, machine, table, flags, *rest[3:])
+    header = view.unpack(_HEADER, 0, "header")
+    _, _, _, os_abi, abi_version, kind, machine, _, _, _, sections_at, flags, *sizes = header
+    rows, strings = _section_rows(view, sections_at, *sizes[3:]) if sections_at else ([], {})
+    names = next(iter(strings.values()), None)
+    return ElfFile(view, kind, machine, flags, os_abi, abi_version, rows, names, strings)
 
 
-def _section_rows(view: ByteView, header: _Header) -> tuple[list[_Row], StringTable]:
-    """Return the section headers as they are, and their names."""
-    if header.entry_size != _SECTION.size:
-        reason = f"found {header.entry_size}, expected 64"
+def _section_rows(
+    view: ByteView, begin: int, entry_size: int, count: int, number: int
+) -> tuple[list[_Row], dict[int, StringTable]]:
+    """Return the section headers as they are, and their names by the section in which these are."""
+    if entry_size != _SECTION.size:
+        reason = f"found {entry_size}, expected 64"
         raise view.malformed(58, "section header size", reason)
-    count, number = header.section_count, header.names
     if not count or number == _EXTENDED_INDEX:
         # With 65,280 sections and more the header's fields are too small: section 0 has the numbers.
-        first = view.unpack(_SECTION, header.sections_at, "section header")
+        first = view.unpack(_SECTION, begin, "section header")
         count, number = count or first[5], first[6] if number == _EXTENDED_INDEX else number
-    rows = list(view.table(_SECTION, header.sections_at, count, "section headers"))
+    rows = list(view.table(_SECTION, begin, count, "section headers"))
     if not 0 <= number < len(rows):
         raise view.malformed(62, "section name index", f"there is no section {number}")
     offset, size = rows[number][4:6]
@@ -367,7 +375,7 @@ def _section_rows(view: ByteView, header: _Header) -> tuple[list[_Row], StringTa
         # Only then a name may have no end; whoever asks for another one is to know it too.
         for row in rows:
             names.text_at(row[0])
-    return rows, names
+    return rows, {number: names}
 
 
 def _place(index: int) -> int:

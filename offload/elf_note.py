@@ -1,4 +1,4 @@
-"""Read the notes of an ELF file (gABI 4.1, "Note Section"), and the comment on what compiled it."""
+"""Read the notes of an ELF file (gABI 4.1, "Note Section"), and the compilers named in `.comment`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LLVM_COMPILER = lazy_pattern(r"\bclang version\b|\bLLVM\b")
 
 
 class ElfNote(NamedTuple):
-    """One note: who defined its type, the type, what it says."""
+    """A note: the owner that defines its type, the type, and its content."""
 
     owner: str
     type: int
@@ -30,9 +30,9 @@ class ElfNote(NamedTuple):
 
 
 def iterate_notes(elf: ElfFile) -> Iterator[ElfNote]:
-    """Return the notes of all note sections in their order.
+    """Yield the notes of all note sections in order.
 
-    Raises VerificationError where one does not fit in its section.
+    Raises VerificationError if one exceeds its section.
     """
     for section in elf.sections:
         if section.type == SectionType.NOTE:
@@ -40,9 +40,10 @@ def iterate_notes(elf: ElfFile) -> Iterator[ElfNote]:
 
 
 def read_compiler(elf: ElfFile) -> tuple[str, int | None]:
-    """Return what compiled an ELF file, as `.comment` says, and its release where it is an LLVM.
+    """Return the compiler of an ELF file, from `.comment`, and its major release if it is LLVM.
 
-    A linked file names every compiler and the linker: the first one of LLVM counts, else the first.
+    A linked file names every compiler and the linker. The first LLVM compiler is returned, otherwise the
+    first name.
     """
     names = _comments(elf)
     found = next(_releases(names, _LLVM_COMPILER), None)
@@ -50,10 +51,11 @@ def read_compiler(elf: ElfFile) -> tuple[str, int | None]:
 
 
 def read_code_generator(elf: ElfFile) -> tuple[str, int | None]:
-    """Return what made the code of a file whose linker, if it names one, compiles bitcode itself.
+    """Return the program that generated the code of a file; its linker may have compiled bitcode.
 
-    Device libraries in bitcode leave the names of older compilers in `.comment`: a compiler counts if
-    it is of the linker's release, else the linker; without one, the newest compiler.
+    Device libraries in bitcode leave the names of older compilers in `.comment`. Therefore a compiler is
+    returned if it has the release of the linker, otherwise the linker. If no linker is named, the newest
+    compiler is returned.
     """
     names = _comments(elf)
     linker = next(_releases(names, _LLVM_LINKER), None)
@@ -65,7 +67,7 @@ def read_code_generator(elf: ElfFile) -> tuple[str, int | None]:
 
 
 def _releases(names: list[str], pattern: re.Pattern[str]) -> Iterator[tuple[str, int]]:
-    """Return the names that fit a pattern and a version follows, with their releases."""
+    """Yield the names that contain the pattern followed by a version, with their major release."""
     for name in names:
         found = pattern.search(name)
         release = _RELEASE.search(name, found.end()) if found else None

@@ -1,6 +1,6 @@
 """Read the sections of host files for Windows and macOS: PE/COFF and Mach-O.
 
-Only headers are read. Layouts follow Microsoft's "PE Format" and <mach-o/loader.h>, <mach-o/fat.h>.
+Only headers are read. The layouts are those of Microsoft's "PE Format" and <mach-o/loader.h>, <mach-o/fat.h>.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _THIN_MAGICS = {
     b"\xfe\xed\xfa\xcf": (">", 32),
 }
 _FAT_MAGICS = {b"\xca\xfe\xba\xbe": ">IIIII", b"\xca\xfe\xba\xbf": ">IIQQII"}
-# Java's class files begin alike; the number in the place of the slices is at least 45 there.
+# Java class files have the same magic; their version, in place of the number of slices, is at least 45.
 _MOST_SLICES = 44
-# LC_SEGMENT and LC_SEGMENT_64: where the number of sections is, where they begin, one section.
+# LC_SEGMENT and LC_SEGMENT_64: offset of the number of sections, offset of the first section, section header.
 _SEGMENTS = {0x1: (48, 56, "16s16sIII24x"), 0x19: (64, 72, "16s16sQQI28x")}
 _COMMAND_BYTES = 8
 _MACH_TYPES = {1: "object", 2: "executable", 6: "dynamic library", 8: "bundle"}
@@ -54,7 +54,7 @@ _MACH_MACHINES = {7: "x86", 0x01000007: "x86-64", 12: "Arm", 0x0100000C: "AArch6
 
 
 class HostSection(NamedTuple):
-    """A section of a host file: `offset` and `size` are its bytes in the file, 0 where it has none."""
+    """A section of a host file: `offset` and `size` in the file, in bytes; 0 if it has no content there."""
 
     name: str
     offset: int
@@ -62,26 +62,26 @@ class HostSection(NamedTuple):
 
 
 class HostFile(Struct, frozen=True):
-    """What a PE/COFF or Mach-O file is, and its sections."""
+    """The type of a PE/COFF or Mach-O file, and its sections."""
 
     name: str
     sections: tuple[HostSection, ...]
 
 
 class Slice(NamedTuple):
-    """One of the Mach-O files in a universal binary."""
+    """A Mach-O file in a universal binary."""
 
     machine: str
     content: ByteView
 
 
 def is_pe(head: bytes) -> bool:
-    """Return whether a file begins as programs for DOS and Windows do."""
+    """Return whether a file begins with the magic of DOS and Windows programs."""
     return head.startswith(b"MZ")
 
 
 def is_coff(view: ByteView) -> bool:
-    """Return whether a file is a COFF object: it has no magic bytes, so its header must make sense."""
+    """Return whether a file is a COFF object; it has no magic, so its header must be plausible."""
     head = view.head(_BIG_COFF.size)
     if head.startswith(_ANONYMOUS):
         return head[12:28] == _BIG_COFF_CLASS or head[4:6] == b"\0\0"
@@ -99,7 +99,7 @@ def is_coff(view: ByteView) -> bool:
 
 
 def is_mach_o(head: bytes) -> bool:
-    """Return whether a file begins as one Mach-O file does."""
+    """Return whether a file begins with the magic of a Mach-O file."""
     return head[:4] in _THIN_MAGICS
 
 
@@ -109,7 +109,7 @@ def is_universal(head: bytes) -> bool:
 
 
 def read_pe(view: ByteView) -> HostFile:
-    """Read the headers of a program or DLL. Raises VerificationError if they are damaged."""
+    """Read the headers of a program or DLL. Raises VerificationError if they are corrupt."""
     (offset,) = view.unpack(_PE_OFFSET, _PE_OFFSET_AT, "offset of the PE header")
     if view.read(offset, len(_PE_SIGNATURE), "PE signature") != _PE_SIGNATURE:
         raise view.malformed(offset, "PE signature", "not a Windows program")
@@ -140,7 +140,7 @@ def read_coff(view: ByteView) -> HostFile:
 
 
 def read_mach_o(view: ByteView) -> HostFile:
-    """Read the load commands of a Mach-O file. Raises VerificationError if they are damaged."""
+    """Read the load commands of a Mach-O file. Raises VerificationError if they are corrupt."""
     magic = view.read(0, 4, "magic")
     if magic not in _THIN_MAGICS:
         raise view.malformed(0, "magic", "not a Mach-O file")
@@ -162,7 +162,7 @@ def read_mach_o(view: ByteView) -> HostFile:
 
 
 def universal_slices(view: ByteView) -> Iterator[Slice]:
-    """Return the files in a universal binary. Raises VerificationError if one reaches beyond it."""
+    """Yield the files in a universal binary. Raises VerificationError if one exceeds it."""
     magic = view.read(0, 4, "magic")
     if magic not in _FAT_MAGICS:
         raise view.malformed(0, "magic", "not a universal binary")
@@ -187,7 +187,7 @@ def _coff_sections(
 ) -> Iterator[HostSection]:
     for row in view.table(_COFF_SECTION, first, count, "section headers"):
         name, virtual, _, size, offset, flags = row
-        # A linked section is padded to the alignment of the file.
+        # In a linked file, sections are padded to the file alignment.
         used = min(size, virtual) if is_image and virtual else size
         has_bytes = offset and not flags & _UNINITIALIZED
         yield HostSection(
@@ -196,7 +196,7 @@ def _coff_sections(
 
 
 def _coff_name(view: ByteView, name: bytes, strings: int) -> str:
-    """Return the name of a section; long ones are in the string table: `/123`, or `//` and base 64."""
+    """Return the name of a section; long names are in the string table: `/123`, or `//` and base 64."""
     text = name.rstrip(b"\0").decode(errors="replace")
     digits = text.lstrip("/")
     if not strings or not text.startswith("/") or not digits:
@@ -220,6 +220,6 @@ def _segment_sections(
     (count,) = struct.unpack(f"{order}I", view.read(offset + count_at, 4, "number of sections"))
     section = struct.Struct(f"{order}{layout}")
     for name, _, _, size, place in view.table(section, offset + first, count, "sections"):
-        # A section that is filled with zeros has no place in the file.
+        # A zero-filled section has no content in the file.
         text = name.rstrip(b"\0").decode(errors="replace")
         yield HostSection(text, place, size if place else 0)

@@ -1,4 +1,4 @@
-"""What device images are: their kinds in containers, and their forms by content."""
+"""The kinds of device images in containers, and their formats by content."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum, StrEnum
 
 from mlir_offload.toolchain.pattern import pattern
 
-# How many bytes of an image are needed to tell its form: PTX may start with a long comment.
+# The number of bytes that identify the format of an image: PTX may begin with a long comment.
 FORM_BYTES = 1 << 12
 
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
@@ -19,7 +19,7 @@ _ELF_TYPES = {1: "relocatable", 2: "executable", 3: "shared"}
 _PTX = pattern(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*+\.version\s", re.DOTALL)
 
 AMDGPU_KERNEL = pattern(rb"^[ \t]*\.amdhsa_kernel ([^\s;]+)", re.MULTILINE)
-"""The directive that begins the descriptor of a kernel in assembly for AMD GPUs."""
+"""The directive that begins the kernel descriptor in assembly for AMD GPUs."""
 
 
 class ImageKind(IntEnum):
@@ -35,7 +35,7 @@ class ImageKind(IntEnum):
 
 
 class ImageForm(StrEnum):
-    """What an image is by its content, as finely as a link can tell apart."""
+    """The format of an image by its content, as far as links distinguish it."""
 
     BITCODE = "LLVM bitcode"
     OBJECT = "relocatable object"
@@ -78,12 +78,12 @@ _OTHER_ELF_FORMS = {
 
 
 def is_bitcode(data: bytes) -> bool:
-    """Return whether the bytes start as LLVM bitcode does, raw or in its wrapper header."""
+    """Return whether the bytes begin with the magic of LLVM bitcode, raw or in its wrapper header."""
     return data[:4] in _BITCODE_MAGICS
 
 
 def image_form_of(head: bytes) -> ImageForm:
-    """Return what the first bytes (FORM_BYTES of them, or all there are) tell."""
+    """Return the format identified by the first bytes (FORM_BYTES of them, or fewer at the end)."""
     for magic, form in _MAGICS:
         if head.startswith(magic):
             return form
@@ -93,7 +93,7 @@ def image_form_of(head: bytes) -> ImageForm:
 
 
 def _elf_form(head: bytes) -> ImageForm:
-    """Return what `e_type` and `e_machine` tell, which follow the 16 bytes of `e_ident`."""
+    """Return the format identified by `e_type` and `e_machine`, which follow the 16 bytes of `e_ident`."""
     order = "big" if head[5:6] == bytes([_ELF_BIG_ENDIAN]) else "little"
     sort = _ELF_TYPES.get(int.from_bytes(head[16:18], order), "")  # type: ignore[arg-type]
     machine = int.from_bytes(head[18:20], order)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""The syntax of LLVM IR text: names, strings, and the parts of a module as far as embedding needs them.
+"""The syntax of textual LLVM IR, as far as embedding needs it: names, strings, parts of a module.
 
-A rewrite of several steps works on a `concealed` text: every name in it is a bare word, and no string
-or comment looks like code. `revealed` brings back what was there.
+A rewrite of several steps works on a `concealed` text: every name in it is a bare word, and no string or
+comment can match a pattern for code. `revealed` restores the original text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LLVM_IR = Syntax(r'"[^"\n]*"|;[^\n]*')
 
 _PREFIX = "moq."
 _BARE_NAME = pattern(r"[-A-Za-z$._][-\w$.]*", re.ASCII)
-# What rewrites look for: keys and values of attributes, names of metadata, a file without blanks.
+# Strings that rewrites search for: attribute keys and values, metadata names, file names without blanks.
 _PLAIN_STRING = pattern(r"(?!moq\.)[-\w.,+=/]*", re.ASCII)
 _OPAQUE = pattern(
     r"""(?P<sigil>[@%$])(?:"(?P<name>[^"\n]*)"|(?P<taken>moq\.[-\w$.]*))
@@ -27,7 +27,7 @@ _OPAQUE = pattern(
     |;(?P<comment>[^\n]*)""",
     re.VERBOSE,
 )
-# Pairs of digits, but a group for each pair takes seconds where a constant has megabytes.
+# Matches pairs of digits; a group per pair would take seconds for constants of megabytes.
 _CONCEALED = pattern(rf'([@%$"]|;|^){re.escape(_PREFIX)}([0-9a-f]*)(?![-\w$.])')
 _LINKAGE = frozenset(
     [
@@ -53,7 +53,7 @@ _PLAIN_BYTES = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
 
 def concealed(text: str) -> str:
-    """Return LLVM IR whose names are bare, with no code in strings and comments."""
+    """Return LLVM IR with bare names only, and without code in strings and comments."""
     return "\n".join(
         _OPAQUE.sub(_conceal, line) if '"' in line or ";" in line or _PREFIX in line else line
         for line in text.split("\n")
@@ -61,7 +61,7 @@ def concealed(text: str) -> str:
 
 
 def revealed(text: str) -> str:
-    """Return the text as it was before it was concealed."""
+    """Return the text before it was concealed."""
     if _PREFIX not in text:
         return text
     return "\n".join(
@@ -70,37 +70,37 @@ def revealed(text: str) -> str:
 
 
 def reference(name: str) -> str:
-    """Return the name of a global or local value as concealed text writes it, without `@`."""
+    """Return the name of a global or local value in concealed text, without `@`."""
     is_bare = is_bare_name(name) and not name.startswith(_PREFIX)
     return name if is_bare else _hidden(encoded(name))
 
 
 def is_bare_name(name: str) -> bool:
-    """Say whether LLVM IR spells a name without quotes."""
+    """Return whether LLVM IR spells a name without quotes."""
     return _BARE_NAME.fullmatch(name) is not None
 
 
 def name_of(spelling: str) -> str:
-    """Return the name that a concealed text writes so."""
+    """Return the name with this spelling in concealed text."""
     match = _CONCEALED.fullmatch(f"@{spelling}")
     return bytes.fromhex(match[2]).decode(errors="surrogateescape") if match else spelling
 
 
 def string_of(content: str) -> str:
-    """Return what a concealed text has between quotes, with the escapes of LLVM IR."""
+    """Return the original string, with LLVM IR escapes, of a quoted string in concealed text."""
     match = _CONCEALED.fullmatch(f'"{content}')
     return bytes.fromhex(match[2]).decode(errors="surrogateescape") if match else content
 
 
 def without_linkage(words: str) -> str:
-    """Return the words before a type or a name without linkage, `dso_local` and visibility."""
+    """Return the words before a type or a name, without linkage, `dso_local` and visibility."""
     while (word := words.split(" ", 1)[0]) in _LINKAGE:
         words = words[len(word) :].lstrip(" ")
     return words
 
 
 def is_local(words: str) -> bool:
-    """Say whether the words of a definition make it invisible to other modules."""
+    """Return whether the words of a definition give it local linkage."""
     return words.startswith(("internal ", "private "))
 
 
@@ -110,12 +110,12 @@ def encoded(text: str) -> bytes:
 
 
 def escape_bytes(data: bytes) -> str:
-    """Return the bytes as the inside of an LLVM string."""
+    """Return the bytes as the contents of an LLVM string."""
     return "".join(chr(byte) if byte in _PLAIN_BYTES else f"\\{byte:02X}" for byte in data)
 
 
 def unescape_bytes(text: str | bytes) -> bytes:
-    r"""Return what the inside of an LLVM string means (`\0A` is a newline)."""
+    r"""Return the bytes that the contents of an LLVM string represent (`\0A` is a newline)."""
     return _ESCAPE.sub(
         lambda match: b"\\" if match[1] == b"\\" else bytes.fromhex(match[1].decode()),
         encoded(text) if isinstance(text, str) else text,
@@ -168,21 +168,21 @@ _STRING_CONSTANT = ir_line(
 
 
 def global_name(symbol: str) -> str:
-    """Return a symbol as LLVM IR spells a reference to it, quoted where it must be."""
+    """Return a reference to a symbol in LLVM IR syntax, quoted if required."""
     if is_bare_name(symbol):
         return f"@{symbol}"
     return f'@"{escape_bytes(symbol.encode(errors="surrogateescape"))}"'
 
 
 def symbol_of(spelling: str) -> str:
-    """Return the symbol that a reference (without its `@`) spells."""
+    """Return the symbol of a reference (without its `@`)."""
     if not spelling.startswith('"'):
         return spelling
     return unescape(spelling[1:-1])
 
 
 def unescape(text: str) -> str:
-    r"""Return what the inside of an LLVM string means (`\0A` is a newline)."""
+    r"""Return the text that the contents of an LLVM string represent (`\0A` is a newline)."""
     return unescape_bytes(text).decode(errors="surrogateescape")
 
 
@@ -192,24 +192,24 @@ def global_symbols(text: str) -> frozenset[str]:
 
 
 def escape_blob(data: bytes) -> str:
-    """Return the bytes as the inside of an LLVM string, all in hexadecimal: fast for images."""
+    """Return the bytes as the contents of an LLVM string, all in hexadecimal, which is fast for images."""
     return "\\" + data.hex("\\") if data else ""
 
 
 def next_metadata_number(text: str) -> int:
-    """Return the first number that no metadata node of the module has, nor any later one."""
+    """Return the number after the largest metadata number of the module."""
     return max((int(number) for number in _METADATA_NODE.findall(text)), default=-1) + 1
 
 
 def with_target(text: str, triple: str, layout: str) -> str:
-    """Return the module for a target, unless it names one."""
+    """Return the module with this target, unless it already has one."""
     if not layout or target_triple(text):
         return text
     return f'target datalayout = "{layout}"\ntarget triple = "{triple}"\n{text}'
 
 
 def target_triple(text: str) -> str:
-    """Return the triple that the module names, empty where it leaves that to the compiler."""
+    """Return the target triple of the module; empty if it has none."""
     match = _TRIPLE.search(text)
     return match.group(1) if match else ""
 
@@ -227,15 +227,15 @@ def extend_used_list(text: str, name: str, symbols: Sequence[str]) -> str:
 
 
 def string_constants(text: str) -> dict[str, str]:
-    """Return each NUL-ended string constant by its reference (`@name`), with its escapes."""
+    """Return each NUL-terminated string constant by its reference (`@name`), with its escapes."""
     return dict(_STRING_CONSTANT.findall(text))
 
 
 def kernel_signatures(device_ll: str) -> dict[str, tuple[str, ...]]:
     """Return the parameter types of each kernel that a device module defines.
 
-    A parameter passed by value is `ptr byval(TYPE) align N`; named types are spelled out, and
-    pointers lose their address space: the host packs them all alike.
+    A by-value parameter is `ptr byval(TYPE) align N`. Named types are expanded, and pointers have no address
+    space, because the host packs all pointers alike.
     """
     annotated = {symbol_of(spelling) for spelling in _KERNEL_ANNOTATION.findall(device_ll)}
     types = dict(_TYPE_DEFINITION.findall(device_ll))
@@ -250,7 +250,7 @@ def kernel_signatures(device_ll: str) -> dict[str, tuple[str, ...]]:
 
 
 def render_kernel_heads(signatures: Mapping[str, tuple[str, ...]]) -> str:
-    """Return LLVM IR that defines kernels of these parameter types, and no more."""
+    """Return LLVM IR that defines empty kernels with these parameter types."""
     return "".join(
         f'define ptx_kernel void @"{name}"({", ".join(types)}) {{\n  ret void\n}}\n'
         for name, types in sorted(signatures.items())
@@ -269,7 +269,7 @@ def _parameter(text: str, types: dict[str, str]) -> str:
 
 
 def _expand(kind: str, types: dict[str, str]) -> str:
-    """Replace named types by their bodies; types of a kernel's parameters are never recursive."""
+    """Replace named types by their bodies; types of kernel parameters are never recursive."""
     while (match := _NAMED_TYPE.search(kind)) is not None and match.group() in types:
         kind = kind[: match.start()] + types[match.group()] + kind[match.end() :]
     return kind

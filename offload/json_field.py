@@ -1,4 +1,4 @@
-"""Checked reading of JSON that strangers made: errors name the form, the field and the value."""
+"""Validated reading of untrusted JSON; errors name the format, the field and the value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 60
 
 
 class JsonField(Struct, frozen=True):
-    """A value in a JSON document of some form, and where in it (`units[0].host`)."""
+    """A value in a JSON document of some format, and its path (`units[0].host`)."""
 
     value: Any
     form: str
@@ -23,7 +23,7 @@ class JsonField(Struct, frozen=True):
     location: str
 
     def __getitem__(self, key: str) -> JsonField:
-        """Return a member of an object. Raises VerificationError where there is none."""
+        """Return a member of an object. Raises VerificationError if it is missing."""
         path = f"{self.path}.{key}" if self.path else key
         if not isinstance(self.value, dict):
             self.fail("not an object")
@@ -34,11 +34,11 @@ class JsonField(Struct, frozen=True):
 
     @property
     def is_null(self) -> bool:
-        """Say whether this is `null`."""
+        """Return whether the value is `null`."""
         return self.value is None
 
     def members(self) -> Iterator[tuple[str, JsonField]]:
-        """Yield names and values of an object."""
+        """Yield the names and values of an object."""
         if not isinstance(self.value, dict):
             self.fail("not an object")
         return ((key, self[key]) for key in self.value)
@@ -53,7 +53,7 @@ class JsonField(Struct, frozen=True):
         )
 
     def text(self, pattern: re.Pattern[str] | None = None) -> str:
-        """Return a string, of the pattern where one is given."""
+        """Return a string, which must match the pattern if one is passed."""
         if not isinstance(self.value, str):
             self.fail("not a string")
         if pattern is not None and pattern.fullmatch(self.value) is None:
@@ -61,17 +61,17 @@ class JsonField(Struct, frozen=True):
         return self.value
 
     def number(self, most: int = _LARGEST) -> int:
-        """Return a whole number from 0 on."""
+        """Return an integer from 0 to `most`."""
         if type(self.value) is not int or not 0 <= self.value <= most:
             self.fail(f"not a whole number from 0 to {most}")
         return self.value
 
     def number_or_none(self) -> int | None:
-        """Return a whole number, or None for `null`."""
+        """Return a non-negative integer, or None for `null`."""
         return None if self.is_null else self.number()
 
     def truth(self) -> bool:
-        """Return `true` or `false`."""
+        """Return a boolean."""
         if not isinstance(self.value, bool):
             self.fail("neither true nor false")
         return self.value

@@ -1,4 +1,4 @@
-"""What the formats of LLVM and the host runtime say of a device kind: the questions, and who answers them."""
+"""The interface to the formats and the host runtime of each device kind."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class CodeMakers(Struct, frozen=True):
-    """Who makes device code: the lowering LLVM and the one that links, by number, and CUDA.
+    """The tools that generate device code: lowering and linking LLVM, by major release, and CUDA.
 
-    `is_assembled`: by its ptxas, before the link.
+    `is_assembled`: ptxas of this CUDA assembles the code before the link.
     """
 
     lowering: int
@@ -34,7 +34,7 @@ class CodeMakers(Struct, frozen=True):
 
 
 class VendorContainers(Protocol):
-    """A file with the vendors' own containers: NVIDIA's fat binaries, bundles for AMD GPUs."""
+    """A file with the vendors' containers: NVIDIA's fat binaries, bundles for AMD GPUs."""
 
     @property
     def fatbins(self) -> tuple[ByteView, ...]:
@@ -46,9 +46,9 @@ class VendorContainers(Protocol):
 
 
 class RuntimePlan(Struct, frozen=True):
-    """The host runtime of a program: its kinds, and the library of each vendor that was found.
+    """The host runtime of a program: its kinds, and the library found for each vendor.
 
-    `fallback`: it contains what replaces libomptarget.
+    `fallback`: it contains the built-in libomptarget fallback.
     """
 
     kinds: Collection[Kind]
@@ -56,12 +56,12 @@ class RuntimePlan(Struct, frozen=True):
     fallback: bool = False
 
     def library(self, kind: Kind) -> Path | None:
-        """Return the library that launches the kernels of a kind, if one was found."""
+        """Return the library that launches the kernels of a kind; None if it was not found."""
         return self.libraries.get(kind)
 
 
 class LinkedCodeRuntime(Struct, frozen=True):
-    """How a runtime takes linked code: sections, the magic of the wrapper, its functions."""
+    """The registration of linked device images: sections, the magic of the wrapper, runtime functions."""
 
     section: str
     wrapper_section: str
@@ -72,52 +72,52 @@ class LinkedCodeRuntime(Struct, frozen=True):
 
 
 class KindFormat:
-    """What the containers, the offload entries and the host runtime say of a device kind.
+    """The properties of a device kind in containers, offload entries and the host runtime.
 
-    These are the answers of a kind without anything of its own; `kind/` has those of each.
+    This class has the defaults; the modules in `kind/` override them.
     """
 
     name: Kind
     archs_macro = ""
-    """The macro that tells the runtime the architectures of the program's images, for its messages."""
+    """The macro with the architectures of the program's images, for messages of the runtime."""
     object_forms: Mapping[str, frozenset[ImageForm]] = {}
-    """What the words of `#gpu.object` may stand for."""
+    """The formats that each keyword of `#gpu.object` allows."""
     linked_code: LinkedCodeRuntime | None = None
-    """How its runtime takes linked code that the host module registers; None: not at all."""
+    """The registration of linked images by the host module; None if the runtime does not support it."""
     is_launched_by_handle = False
-    """Whether its runtime knows a kernel by a variable that holds the stub, not by the stub."""
+    """Whether the runtime identifies a kernel by a variable with the address of the stub, not by the stub."""
     is_registered_first = False
     """Whether its entries precede those of other kinds."""
     has_plain_entries = False
-    """Whether its entries keep their symbols where another kind has entries of the same names."""
+    """Whether its entries keep their symbol names if another kind has entries of the same names."""
     registers_by_name = False
-    """Whether a kernel without an entry is one that the host cannot launch."""
+    """Whether the host cannot launch a kernel without an entry."""
     describes_parameters = False
-    """Whether linked images tell where kernels take their arguments."""
+    """Whether linked images store the offsets of kernel parameters."""
     links_undefined = False
-    """Whether the wrapper links images that call what nothing defines."""
+    """Whether the wrapper links images with undefined functions."""
     is_bundled = True
-    """Whether a bundle for another machine can hold its kernels."""
+    """Whether a bundle for another machine supports its kernels."""
     has_sparse = False
-    """Whether the runtime has sparse matrices for it."""
+    """Whether the runtime supports sparse matrices on it."""
 
     def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
-        """Raise an error for an architecture that LLVM, or the assembler, does not know."""
+        """Raise an error for an architecture that LLVM or the assembler does not support."""
 
     def runtime_definitions(self, _plan: RuntimePlan, /) -> tuple[str, ...]:
-        """Return further macros that the runtime is compiled with."""
+        """Return further macros for the compilation of the runtime."""
         return ()
 
     def link_arguments(self, _plan: RuntimePlan, /) -> tuple[str, ...]:
-        """Return the libraries that the runtime is linked with. Raises ToolchainError without one."""
+        """Return the libraries to link with the runtime. Raises ToolchainError if a library is missing."""
         return ()
 
     def linked_images(self, _file: VendorContainers, /) -> Iterator[tuple[str, ByteView | None]]:
-        """Yield architecture and code of the images in the vendor's own containers; None: scrambled."""
+        """Yield architecture and code of the images in the vendor's containers; the code is None if scrambled."""
         return iter(())
 
     def text_form(self, _content: bytes, /) -> ImageForm:
-        """Return what an image is that no magic number tells."""
+        """Return the format of an image that has no magic number."""
         return ImageForm.UNKNOWN
 
 
@@ -126,28 +126,28 @@ _OF_NO_KIND = KindFormat()
 
 
 def format_of(kind: str) -> KindFormat:
-    """Return what the formats say of a kind; of a name that is not a device kind nothing of its own."""
+    """Return the formats of a kind; the defaults for a name that is not a device kind."""
     return FORMATS[Kind(kind)] if kind in all_kinds() else _OF_NO_KIND
 
 
 def plain_kind(kind: str) -> str:
-    """Return the kind without the version of its ABI: `hip` for the `hipv4` of bundles."""
+    """Return the kind without the version of its ABI: `hip` for `hipv4` in bundles."""
     return next((known for known in all_kinds() if kind.startswith(known)), kind)
 
 
 def formats_of(kinds: Collection[str]) -> tuple[KindFormat, ...]:
-    """Return the same of several kinds, in the order of all kinds."""
+    """Return the formats of several kinds, in the order of all kinds."""
     return tuple(FORMATS[kind] for kind in all_kinds() if kind in kinds)
 
 
 def check_targets(targets: Collection[Target], makers: CodeMakers) -> None:
-    """Refuse architectures that LLVM or an assembler does not know before any work is done."""
+    """Raise an error for an architecture that LLVM or an assembler does not support, before compiling."""
     for target in targets:
         format_of(target.kind).check_arch(target, makers)
 
 
 def library_arguments(library: Path) -> tuple[str, ...]:
-    """Return how to link a shared library that lies where it is when the program runs."""
+    """Return the arguments that link a shared library and add its directory to the run path."""
     return str(library), f"-Wl,-rpath,{library.parent}"
 
 
@@ -155,29 +155,29 @@ _HINT = "name the linking LLVM, with --for-clang=N"
 
 
 def check_kinds(kinds: Iterable[Kind], abis: Sequence[OffloadAbi]) -> None:
-    """Raise CompatibilityError for an offload kind that the releases number differently.
+    """Raise CompatibilityError for an offload kind with different enum values in these releases.
 
-    No image can be written for both then: each release misreads the other's number.
+    No image can be written for all of them, because each release misreads the other's value.
     """
     for kind in kinds:
         codes = {abi.major: abi.kind_code(kind) for abi in abis}
         if len(set(codes.values())) > 1:
             listed = ", ".join(f"{code} in LLVM {major}" for major, code in codes.items())
-            msg = f"kind {kind} cannot be for several releases at once: its number is {listed}"
+            msg = f"kind {kind} has different enum values in these releases: {listed}"
             raise CompatibilityError(msg, hint=_HINT)
 
 
 def have_one_number(kinds: Iterable[Kind], abis: Sequence[OffloadAbi]) -> bool:
-    """Return whether all releases give each of the kinds one number."""
+    """Return whether each of the kinds has the same enum value in all releases."""
     return all(len({abi.kind_code(kind) for abi in abis}) == 1 for kind in kinds)
 
 
 def check_form(form: ImageForm, name: str, abis: Sequence[OffloadAbi]) -> None:
     """Raise CompatibilityError for an image that not all of the releases would link.
 
-    Bitcode is refused where there are several: an older release does not read a newer one's, and
-    a newer one finds no kernel in an older one's (NVPTX kernels were marked in metadata).
+    Bitcode is rejected if there are several releases: an older one cannot read a newer one's bitcode, and a
+    newer one finds no kernels in an older one's (NVPTX kernels were marked in metadata).
     """
     if len(abis) > 1 and form is ImageForm.BITCODE:
-        msg = f"{name}: bitcode is not read alike by several releases of LLVM"
+        msg = f"{name}: bitcode is tied to one release of LLVM"
         raise CompatibilityError(msg, hint=f"package a relocatable object, or {_HINT}")

@@ -1,4 +1,4 @@
-"""The learned rows that an object was compiled by, in a section of it that no program gets."""
+"""The learned rows that an object was compiled with, in a section that linkers drop from programs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _GLOBAL = "mlir_offload.learned"
 
 
 def read_learned(elf: offload_elf.ElfFile, location: str) -> tuple[LearnedRelease, ...]:
-    """Return the rows in an object, those of each object that was linked into it once.
+    """Return the distinct learned rows of an object and of the objects linked into it.
 
-    Raises VerificationError where they are damaged.
+    Raises VerificationError if they are corrupt.
     """
     found: dict[str, None] = {}
     for section in elf.named(LEARNED_SECTION):
@@ -29,7 +29,7 @@ def read_learned(elf: offload_elf.ElfFile, location: str) -> tuple[LearnedReleas
 
 
 def embed_learned(ll_text: str, release: LearnedRelease) -> str:
-    """Return the host module with the rows; linkers leave the section out of programs."""
+    """Return the host module with the rows; linkers drop their section from programs."""
     content = release.text.encode() + b"\0"
     number = next_metadata_number(ll_text)
     definition = (

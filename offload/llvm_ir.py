@@ -1,4 +1,4 @@
-"""Turn LLVM IR text into bitcode that a given LLVM release reads."""
+"""Convert textual LLVM IR to bitcode for an LLVM release."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def in_process_llvm_major() -> int | None:
-    """Return the LLVM release inside llvmlite, or None where llvmlite cannot be loaded."""
+    """Return the LLVM release in llvmlite; None if llvmlite cannot be loaded."""
     try:
         from llvmlite import binding
     except (ImportError, OSError):
@@ -25,15 +25,15 @@ def in_process_llvm_major() -> int | None:
 
 
 def is_written_in_process(consumer_major: int) -> bool:
-    """Return whether this process may write bitcode for a consumer: llvmlite is of its release."""
+    """Return whether this process can write bitcode for the linking LLVM: llvmlite has the same release."""
     return in_process_llvm_major() == consumer_major
 
 
 def write_bitcode_in_process(ll_text: str, *, location: str = "") -> bytes:
     """Return the module as bitcode of llvmlite's LLVM release, parsed and verified.
 
-    Only for a consumer of that release: an older one may misread it silently. Raises
-    VerificationError where the text is not a valid module.
+    Only for a consumer of the same release, because an older one may silently misread it. Raises
+    VerificationError if the text is not a valid module.
     """
     module = _parse(ll_text, location)
     bitcode = module.as_bitcode()
@@ -48,7 +48,7 @@ def _parse(ll_text: str, location: str) -> binding.ModuleRef:
         module = binding.parse_assembly(ll_text)
         module.verify()
     except RuntimeError as error:
-        msg = f"the LLVM IR made is not valid: {str(error).strip()}"
+        msg = f"the generated LLVM IR is not valid: {str(error).strip()}"
         raise VerificationError(
             msg, hint="this is a bug; please report it", location=location
         ) from error
@@ -62,9 +62,9 @@ def compile_module_command(clang: Path, source: Path, output: Path) -> Command:
 
 
 def assemble_command(llvm: LlvmToolchain, source: Path, output: Path) -> Command:
-    """Return the command with which the consumer's clang writes the bitcode of a text module.
+    """Return the command by which the linking clang writes the bitcode of a textual module.
 
-    The result is what llvm-as of that release writes, which is not always installed.
+    The result equals that of llvm-as of the release, which is not always installed.
     """
     passes = ("-O0", "-Xclang", "-disable-llvm-passes", "-Wno-override-module")
     head = (str(llvm.tool("clang")), "-x", "ir", "-c", "-emit-llvm", *passes)

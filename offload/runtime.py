@@ -1,4 +1,4 @@
-"""The C runtime that every linked program gets: its sources, how to compile and to link them."""
+"""The C runtime that is linked into every program: its sources, compile and link commands."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.target import Kind
 
 EXIT_STATUS = 70
-"""The status with which the runtime ends a program (MLIR_OFFLOAD_EXIT_STATUS)."""
+"""The exit status of a program that the runtime ends (MLIR_OFFLOAD_EXIT_STATUS)."""
 
 _DIRECTORY = Path(__file__).parent / "runtime"
 _ROOT_SOURCE = "runtime.c"
 _EMBEDDED = "-DMLIR_OFFLOAD_EMBEDDED"
 MEMREF_COPY = "memrefCopy"
-"""The function that host code calls; upstream has it in libmlir_c_runner_utils."""
+"""The function that host code calls; upstream it is in libmlir_c_runner_utils."""
 _MEMREF_COPY_SOURCE = _DIRECTORY / "memref_copy.c"
 
 
 def runtime_include_directory() -> Path:
-    """Return the directory of the C sources and of `mlir_offload.h`, what C and C++ programs may call."""
+    """Return the directory of the C sources and of `mlir_offload.h`, the header for C and C++ programs."""
     return _DIRECTORY
 
 
 @cache
 def runtime_files() -> tuple[tuple[str, bytes], ...]:
-    """Return names and content of all C sources and headers of the runtime, in order."""
+    """Return the names and contents of all C sources and headers of the runtime, sorted."""
     paths = sorted((*_DIRECTORY.glob("*.c"), *_DIRECTORY.glob("*.h")))
     return tuple((path.name, path.read_bytes()) for path in paths)
 
 
 @cache
 def runtime_digest() -> str:
-    """Return a hash of the runtime's sources: what was compiled against it fits no other for sure."""
+    """Return a hash of the runtime's sources; code compiled for another hash may be incompatible."""
     found = sha256()
     for name, content in runtime_files():
         found.update(f"{name} {len(content)}\n".encode() + content)
@@ -52,7 +52,7 @@ def runtime_digest() -> str:
 
 
 def runtime_source() -> Path:
-    """Return the C file that is compiled: it includes the others."""
+    """Return the C file to compile, which includes the others."""
     return _DIRECTORY / _ROOT_SOURCE
 
 
@@ -68,16 +68,16 @@ def runtime_compile_command(  # noqa: PLR0913 (what it is compiled for)
 ) -> Command:
     """Return the command that compiles the runtime to one relocatable object.
 
-    `archs` are the architectures of the program's GPU images; they stand in error messages.
-    `libraries` are those of the vendors, by kind: the runtime may have to know what to look for.
-    Raises ValueError where there is no kind: such a program needs no runtime.
+    `archs` are the architectures of the program's GPU images, for error messages. `libraries` are those of
+    the vendors, by kind, for names of libraries that the runtime loads. Raises ValueError if there is no
+    kind, because such a program needs no runtime.
     """
     if not kinds:
         msg = "the runtime needs at least one offload kind"
         raise ValueError(msg)
     definitions = _definitions(RuntimePlan(kinds, libraries or {}, fallback), archs)
-    # It is compiled at every link and makes nothing but calls: -O2 would take four times as long
-    # and save some 40 ns per launch.
+    # The runtime is compiled at every link and only makes calls: -O2 would take four times as long and save
+    # about 40 ns per launch.
     flags = ("-std=c11", "-O0", "-fPIC", "-w", *extra)
     return Command(
         (str(clang), *flags, *definitions, "-c", str(runtime_source()), "-o", str(output))
@@ -94,11 +94,10 @@ def embed_runtime_command(  # noqa: PLR0913 (what it is compiled for)
     libraries: Mapping[Kind, Path | None] | None = None,
     extra: Sequence[str] = (),
 ) -> Command:
-    """Return the command that writes bitcode modules and the runtime for these kinds as one text module.
+    """Return the command that writes bitcode modules and the runtime as one textual module.
 
-    The definitions of the runtime are weak, so that
-    several such modules link. The command runs in the directory of the sources, so that the module does
-    not contain its path.
+    The definitions of the runtime are weak, so that several such modules link. The command runs in the
+    directory of the sources, so that the module does not contain its path.
     """
     definitions = _definitions(RuntimePlan(kinds, libraries or {}), archs)
     flags = ("-std=c11", "-O2", "-Xclang", "-disable-llvm-passes", "-fPIC", "-w", *extra)
@@ -122,14 +121,14 @@ def _definitions(plan: RuntimePlan, archs: Mapping[Kind, Sequence[str]]) -> list
 
 
 class RuntimeSymbols(Struct, frozen=True):
-    """What an object of the runtime defines: for itself, and for programs to call."""
+    """The symbols that an object of the runtime defines: internal ones, and those that programs call."""
 
     internal: tuple[str, ...]
     public: tuple[str, ...]
 
 
 def read_runtime_symbols(path: Path) -> RuntimeSymbols:
-    """Return the symbols of a compiled runtime that other objects see."""
+    """Return the global symbols of a compiled runtime."""
     with open_view(path) as view:
         names = {
             symbol.name: symbol.is_hidden
@@ -144,10 +143,10 @@ def read_runtime_symbols(path: Path) -> RuntimeSymbols:
 def runtime_link_arguments(
     kinds: Collection[Kind], libraries: Mapping[Kind, Path | None]
 ) -> tuple[str, ...]:
-    """Return the libraries to name after the runtime's object; libOpenCL is looked for at run time.
+    """Return the libraries that follow the runtime's object; libOpenCL is loaded at run time.
 
-    `libraries` are those of the vendors, by kind. Without that for the CPU, libomptarget, the runtime
-    must have been compiled with the fallback. Raises ToolchainError where a kind lacks its library.
+    `libraries` are those of the vendors, by kind. If libomptarget, the library for the CPU, is missing, the
+    runtime must be compiled with the fallback. Raises ToolchainError if another kind lacks its library.
     """
     plan = RuntimePlan(kinds, libraries)
     arguments = (word for one in formats_of(kinds) for word in one.link_arguments(plan))
@@ -155,6 +154,6 @@ def runtime_link_arguments(
 
 
 def memref_copy_compile_command(clang: Path, output: Path, extra: Sequence[str] = ()) -> Command:
-    """Return the command that compiles this part of the runtime, which needs no other."""
+    """Return the command that compiles the strided memref copy, which needs no other part of the runtime."""
     flags = ("-std=c11", "-O2", "-fPIC", "-w", *extra, "-c", str(_MEMREF_COPY_SOURCE))
     return Command((str(clang), *flags, "-o", str(output)))

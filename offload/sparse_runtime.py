@@ -1,4 +1,4 @@
-"""The runtime's parts for sparse matrices, over cuSPARSE and cuSPARSELt: linked where a program calls them."""
+"""The parts of the runtime for sparse matrices, over cuSPARSE and cuSPARSELt; linked if they are called."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LIBRARY_FOLDERS = ("lib64", "lib", "targets/x86_64-linux/lib")
-# Packages of their own, next to any toolkit.
+# Directories of distribution packages, besides the toolkit.
 _SYSTEM_FOLDERS = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib64"))
 
 
 class SparsePart(Struct, frozen=True):
-    """A part of the runtime: its C source, the library that it calls, and who brings that."""
+    """A part of the runtime: its C source, the library that it calls, and the package of that library."""
 
     source: str
     library: str
@@ -51,9 +51,9 @@ _PARTS = (
 
 
 def sparse_parts(symbols: Iterable[str], kinds: Collection[Kind]) -> tuple[SparsePart, ...]:
-    """Return the parts that hold what objects leave to the runtime.
+    """Return the parts of the runtime that define the called functions.
 
-    Raises VerificationError for what no runtime of the program's kinds has.
+    Raises VerificationError if no kind of the program supports sparse matrices.
     """
     names = sorted(symbols)
     parts = tuple(part for part in _PARTS if any(map(part.functions.fullmatch, names)))
@@ -81,10 +81,10 @@ def sparse_embed_command(clang: Path, part: SparsePart, output: Path) -> Command
 
 
 def sparse_link_arguments(part: SparsePart, cuda_root: Path) -> tuple[str, ...]:
-    """Return the libraries to name after its object. Raises ToolchainError without them."""
+    """Return the libraries that follow the object of a part. Raises ToolchainError if they are missing."""
     own = tuple(cuda_root / folder for folder in _LIBRARY_FOLDERS)
     for folder in (*own, *_SYSTEM_FOLDERS):
-        # The wheels lack the plain name.
+        # Wheels lack the unversioned file name.
         for library in (folder / part.library, *sorted(folder.glob(f"{part.library}.*"))):
             if library.is_file():
                 return str(library), f"-Wl,-rpath,{folder}"

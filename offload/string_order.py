@@ -1,8 +1,7 @@
-"""The order in which LLVM's packager writes the strings of an image: that of LLVM's own hash tables.
+"""The order in which LLVM's packager writes the strings of an image: that of LLVM's hash tables.
 
-The packager puts the keys of `--image=` into one container, walks it, and puts them into a second
-one, which is walked when the binary is written. The table `offload_abi` names both for each release.
-
+The packager inserts the keys of `--image=` into one container, and then, in the order of that container, into
+a second one, whose order is that of the binary. The table `offload_abi` names both for each release.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ _MULTIPLIER = 0x9DDFEA08EB382D69
 
 
 def xxh3_64(data: bytes) -> int:
-    """Return the hash of some bytes."""
+    """Return the XXH3 hash of some bytes."""
     length = len(data)
-    if length > 240:  # noqa: PLR2004 (where the algorithm changes)
+    if length > 240:  # noqa: PLR2004 (the algorithm depends on the length)
         return _long(data)
     if length > 128:  # noqa: PLR2004
         return _129_to_240(data)
@@ -168,11 +167,11 @@ def _little_endian(data: bytes, at: int, size: int = 8) -> int:
 
 
 class HashTable(Struct, frozen=True):
-    """How a hash table of LLVM hashes and grows: it doubles before an insertion that reaches 3/4.
+    """The hash and growth policy of an LLVM hash table, which doubles when it is 3/4 full.
 
-    `grows_at_limit` tells whether exactly 3/4 is enough. All kinds walk the old buckets in order when
-    they grow, and probe quadratically or, with `is_linear`, one bucket after the other. (The rule about
-    erased entries is left out: a packager erases none.)
+    `grows_at_limit`: exactly 3/4 is sufficient, and the table grows before the insertion. All tables reinsert
+    the old buckets in order when they grow, and probe quadratically or, with `is_linear`, linearly. Erased
+    entries are not modeled, because the packager erases none.
     """
 
     hash: Callable[[bytes], int]
@@ -210,10 +209,10 @@ class HashTable(Struct, frozen=True):
 
 
 def written_order(keys: Sequence[bytes], containers: Sequence[str]) -> tuple[bytes, ...]:
-    """Return the distinct keys of one `--image=`, given in its order, as they come to be written.
+    """Return the distinct keys of one `--image=`, passed in its order, in the order of the binary.
 
-    `containers` are the two that the packager of a release uses, by LLVM's names. `file` and `kind`
-    take part in the first one only, and are no strings of the image.
+    `containers` are the two that the packager of a release uses, by LLVM's names. `file` and `kind` are only
+    inserted into the first one; they are not strings of the image.
     """
     first, second = (_WALKS[name] for name in containers)
     return second([key for key in first(keys) if key not in CONSUMED_KEYS])
@@ -289,7 +288,7 @@ _SHORT_HASHES: tuple[tuple[int, Callable[[bytes], int]], ...] = (
 
 
 def _hash_long(key: bytes) -> int:
-    """Mix blocks of 64 bytes; the last one ends where the key ends, over bytes already mixed."""
+    """Mix blocks of 64 bytes; the last block ends at the end of the key and may overlap the previous one."""
     state = [0, _SEED, _hash_pair(_SEED, _K1), _rotate(_SEED ^ _K1, 49), _SEED * _K1 & _MASK64]
     state += [_shift_mix(_SEED), 0]
     state[6] = _hash_pair(state[4], state[5])
@@ -350,7 +349,7 @@ def xxh3_hash(key: bytes) -> int:
     return xxh3_64(key) ^ _SEED
 
 
-# What the packager takes out of the keys of an image.
+# The keys that the packager removes before it writes the strings of an image.
 CONSUMED_KEYS = (b"file", b"kind")
 
 # llvm/lib/Support/StringMap.cpp (grows after an insertion), llvm/include/llvm/ADT/DenseMap.h (before).

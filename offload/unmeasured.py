@@ -1,4 +1,4 @@
-"""Which rows about a release of LLVM were not seen with its own tools."""
+"""The rows for an LLVM release that were not measured with its own tools."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from mlir_offload.offload.abi import load_abi, offload_table, row_of
 
-# What no object depends on.
+# Lists that affect links only, not objects.
 _OF_LINKS = frozenset(
     {"linker_wrapper.relocatable_link", "linker_wrapper.override_image", "linker_wrapper.jobs"}
 )
 _SHOWN = 4
-# What is about the releases together, not about one.
+# Lists about several releases together.
 _NOT_OF_ONE = frozenset({"any_consumer", "cuda", "majors", "packaged_devices"})
 
 
@@ -26,9 +26,9 @@ def unmeasured_lists(major: int) -> tuple[str, ...]:
 
 
 def unmeasured_note(major: int) -> str:
-    """Return what will be said where an object is made for a release that is not here; empty if all was measured.
+    """Return the note for compiling for a release that is not installed; empty if all rows are measured.
 
-    Raises CompatibilityError for a release that no table knows.
+    Raises CompatibilityError for a release that the tables do not contain.
     """
     load_abi(major)
     lists = tuple(name for name in unmeasured_lists(major) if name not in _OF_LINKS)

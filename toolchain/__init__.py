@@ -1,8 +1,8 @@
-"""Programs, versions and targets: what is installed and what it can do.
+"""Installed tools: their versions, capabilities and targets.
 
-What every package does is here: its modules are loaded when a name in them is first used. In a package that
-calls `load_on_use`, the form of an import says when: `from package.module import name` loads the module at
-once, `from package import module` with the first `module.name`.
+This module also loads the modules of all packages on first use. If a package calls `load_on_use`,
+`from package.module import name` loads the module immediately, and `from package import module` loads it
+at the first access to `module.name`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import ModuleType
 
 
 class _LazyModule(ModuleType):
-    """Stands for a module that is perhaps not loaded; its names are those of the module."""
+    """A proxy of a module that loads the module when an attribute is accessed."""
 
     def __getattribute__(self, name: str) -> object:
         return getattr(import_module(super().__getattribute__("__name__")), name)
@@ -26,7 +26,7 @@ class _LazyModule(ModuleType):
 
 
 def load_on_use(package: str) -> None:
-    """Let `from package import module` wait with loading the module; one that is missing fails then."""
+    """Make `from package import module` load the module on first use; a missing module fails then."""
 
     def module_of(name: str) -> ModuleType:
         if name.startswith("__"):
@@ -34,7 +34,7 @@ def load_on_use(package: str) -> None:
             raise AttributeError(msg)
         return _LazyModule(f"{package}.{name}")
 
-    # Set here, not defined in the package: a type checker knows the modules of a package by itself.
+    # Set at run time: with a `__getattr__` in the package, a type checker would accept any name.
     sys.modules[package].__dict__["__getattr__"] = module_of
 
 

@@ -1,4 +1,4 @@
-"""What LLVM says of AMD GPUs: the parts of a target ID, wavefronts, data layouts, code object versions."""
+"""Properties of AMD GPUs in LLVM: target IDs, wavefront sizes, data layouts, code object versions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.tables import load_table, table_cache, with_learned
 
 _GENERATION = pattern(r"gfx(\d+)(?:-[\d-]*generic|[0-9a-f]{2})")
-# A feature as LLVM spells it, or as clang's own option.
+# A feature in LLVM's spelling or as an option of clang.
 _FEATURE = pattern(r"(-m(?:no-)?|[+-])(wavefrontsize(?:32|64)|xnack|sramecc)")
 
 
 class CodeObjects(Struct, frozen=True):
     """The code object versions that a release writes, oldest first, and the module flag for them.
 
-    `reads` are the flags that its back end obeys, with the versions that it makes then.
+    `reads` maps each module flag that its back end obeys to the versions that the flag can select.
     """
 
     versions: tuple[int, ...]
@@ -27,13 +27,13 @@ class CodeObjects(Struct, frozen=True):
     reads: Mapping[str, tuple[int, ...]]
 
     def made(self, flag: str, wanted: int) -> int:
-        """Return the version that is made of a module whose flag asks for one."""
+        """Return the version of the code object if the module flag `flag` requests version `wanted`."""
         obeyed = self.reads.get(flag, ())
         return wanted if wanted in obeyed else self.versions[-1]
 
 
 def normalize_target_id(name: str) -> str:
-    """Return the target ID with its features in their order, as clang and the HIP runtime write it."""
+    """Return the target ID with sorted features, as clang and the HIP runtime write it."""
     processor, *features = name.split(":")
     return ":".join((processor, *sorted(dict.fromkeys(features))))
 
@@ -44,19 +44,19 @@ def processor_of(target_id: str) -> str:
 
 
 def lowering_chip(target_id: str) -> str:
-    """Return the chip that MLIR lowers for: the processor, or one of the family that it represents."""
+    """Return the chip to lower for in MLIR; for a generic processor, one of its family."""
     processor = processor_of(target_id)
     return str(_table()["generic"]["chips"].get(processor, processor))
 
 
 def oldest_code_object(target_id: str) -> int:
-    """Return the oldest code object version that a processor can be in."""
+    """Return the oldest code object version that supports the processor, 0 for any."""
     generic = _table()["generic"]
     return int(generic["code_object"]) if processor_of(target_id) in generic["chips"] else 0
 
 
 def wavefront_size(target_id: str) -> int:
-    """Return how many threads run in step. Raises ValueError for a name of another form."""
+    """Return the number of threads in a wavefront. Raises ValueError if the name is not an AMD GPU."""
     match = _GENERATION.fullmatch(processor_of(target_id))
     if match is None:
         msg = f"not an AMD GPU: {target_id!r}"
@@ -65,9 +65,10 @@ def wavefront_size(target_id: str) -> int:
 
 
 def check_features(target_id: str, words: Iterable[str]) -> None:
-    """Raise CompatibilityError for a feature that code for the target has not: `+xnack`, `-mwavefrontsize64`.
+    """Raise CompatibilityError for a feature that contradicts the target: `+xnack`, `-mwavefrontsize64`.
 
-    Such code would run where it must not, or with threads in step that it was not lowered for.
+    Such code would be loaded on a GPU that cannot run it, or run with another wavefront size than
+    it was lowered for.
     """
     size, own = wavefront_size(target_id), target_id.split(":")
     for word in words:
@@ -77,26 +78,26 @@ def check_features(target_id: str, words: Iterable[str]) -> None:
         is_on, name = match[1] in {"-m", "+"}, match[2]
         if name.startswith("wavefrontsize"):
             if (name == f"wavefrontsize{size}") != is_on:
-                msg = (
-                    f"{word}: code for {target_id} is made for {size} threads in step, shuffles too"
-                )
+                msg = f"{word}: code for {target_id} is compiled for wavefronts of {size} threads"
                 raise CompatibilityError(msg, hint=f"leave {word} out")
         elif f"{name}{'+' if is_on else '-'}" not in own:
-            msg = f"{word}: code with it is not for {target_id}"
+            msg = f"{word} contradicts the target {target_id}"
             wanted = f"{processor_of(target_id)}:{name}{'+' if is_on else '-'}"
-            raise CompatibilityError(msg, hint=f"name the GPU so: --offload-arch={wanted}")
+            raise CompatibilityError(msg, hint=f"use --offload-arch={wanted}")
 
 
 def check_target_ids(target_ids: Iterable[str]) -> None:
-    """Raise UsageError where two target IDs of one processor set other features.
+    """Raise UsageError if two target IDs of one processor specify different features.
 
-    A GPU may fit both then: no fat binary holds them together (clang's rule, too).
+    A GPU could match both. clang rejects such a combination as well.
     """
     first: dict[str, str] = {}
     for target_id in target_ids:
         other = first.setdefault(processor_of(target_id), target_id)
         if _feature_names(other) != _feature_names(target_id):
-            msg = f"{other} and {target_id} do not go into one program: a GPU may be both"
+            msg = (
+                f"{other} and {target_id} cannot be combined in one program: a GPU could match both"
+            )
             hint = (
                 f"set the same features for each, as {target_id} and its opposite, or leave one out"
             )
@@ -108,7 +109,7 @@ def _feature_names(target_id: str) -> list[str]:
 
 
 def amdgpu_layout(llvm_major: int) -> str:
-    """Return the data layout that a release of LLVM gives AMD GPUs."""
+    """Return the data layout of amdgcn in a release of LLVM."""
     return str(_newest(_table()["layouts"], llvm_major)["layout"])
 
 
@@ -121,12 +122,12 @@ def load_code_objects(llvm_major: int) -> CodeObjects:
 
 
 def first_hidden_argument(version: int) -> str:
-    """Return the hidden argument of a kernel that is the first in a code object version."""
+    """Return the name of the first hidden kernel argument in a code object version."""
     return str(_newest(_table()["hidden_arguments"], version)["first"])
 
 
 def hidden_layout(version: int) -> int:
-    """Return the first code object version whose hidden arguments are laid out as those of a version."""
+    """Return the oldest code object version with the same layout of hidden arguments."""
     return int(_newest(_table()["hidden_arguments"], version)["since"])
 
 

@@ -1,11 +1,11 @@
-"""Bounded reading of bytes that strangers made, where every access is checked and errors name the place; their hash.
+"""Bounds-checked reading of untrusted binary data, and SHA-256.
 
-All readers of binary formats read through a ByteView. It opens nothing but the file that it was
-given, maps nothing into memory (a file that shrinks meanwhile is an error, not a crash), and copies
-only what is asked for.
+All readers of binary formats read through a ByteView. It does not map files into memory: if a file
+shrinks while it is read, the result is an error, not a crash. It copies only the requested bytes.
+Errors contain the offset.
 
-Short texts are hashed without OpenSSL: loading its library takes longer than a small program is read. The module
-`random` of Python's library does the same. Files are hashed with `hashlib`, which is faster.
+`sha256` avoids OpenSSL, because loading its library takes longer than hashing a small program. Python's module
+`random` does the same. Files are hashed with `hashlib`, which is faster.
 """
 
 from __future__ import annotations
@@ -25,44 +25,48 @@ from msgspec import Struct
 from mlir_offload.toolchain.errors import InputOutputError, VerificationError
 
 CHUNK_BYTES = 1 << 20
-# A file of at most that size is read at once and kept: a link looks at each object dozens of times.
+# Files up to this size are read once and kept, because a link reads each object dozens of times.
 _SMALL_BYTES = 1 << 16
 
 
-# How often a file may have its own bytes read: a header that names the same bytes a thousand times
-# would make the cost quadratic. Each read counts as at least _READ_COST bytes.
+# The limit of bytes read, as a multiple of the file size. Without it, headers that all refer to the
+# same bytes would make the cost quadratic. Each read counts as at least _READ_COST bytes.
 _READS_PER_BYTE = 32
 _FREE_BYTES = 8 << 20
 _READ_COST = 32
 _LONGEST_TEXT = 1 << 16
 _TEXT_STEP = 256
-# The most that Linux copies at once.
+# The most bytes that Linux copies in one call.
 _AT_ONCE = 0x7FFFF000
 _FIRST_CHUNK_BYTES = 64
 
 
 class ByteSource(Protocol):
-    """Where the bytes come from."""
+    """Random access to bytes."""
+
+    @property
+    def content(self) -> bytes | None:
+        """Return all bytes, or None if they are not in memory."""
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Return up to `size` bytes from `offset`; fewer where the source ends."""
+        """Return up to `size` bytes from `offset`; fewer if the source ends."""
 
 
 class MemorySource(Struct, frozen=True):
-    """Bytes that are in memory, such as a decompressed image."""
+    """Bytes in memory, such as a decompressed image."""
 
-    data: bytes
+    content: bytes
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Return up to `size` bytes from `offset`."""
-        return self.data[offset : offset + size]
+        return self.content[offset : offset + size]
 
 
 class FileSource(Struct):
-    """A file, read without moving a position: kept open for a while, opened for each read then.
+    """A file, read with `pread`: through `descriptor` while it is open, otherwise opened for each read.
 
-    So what was found in a thousand objects can be kept without a thousand open files. `content` is
-    that of a small file.
+    Views of a thousand objects therefore do not require a thousand open files. `content` is set for
+    small files.
     """
 
     path: Path
@@ -73,7 +77,7 @@ class FileSource(Struct):
     def read_at(self, offset: int, size: int) -> bytes:
         """Return up to `size` bytes from `offset`.
 
-        Raises InputOutputError where the file is gone, or is another one by now.
+        Raises InputOutputError if the file was removed or replaced.
         """
         if self.content is not None:
             return self.content[offset : offset + size]
@@ -90,16 +94,16 @@ class FileSource(Struct):
 
 
 class Meter(Struct):
-    """How many bytes of a source may still be read."""
+    """The number of bytes of a source that may still be read."""
 
     left: int
 
 
 class ByteView(Struct, frozen=True):
-    """`size` bytes of a source from `start`, of the format `form`.
+    """`size` bytes of a source from `start`; `form` is the format for error messages.
 
-    Offsets are relative to the view; error messages name them relative to the source, which is the
-    file where `location` is one.
+    Offsets are relative to the view. Offsets in error messages are relative to the source, which is
+    the file `location` unless that is empty.
     """
 
     source: ByteSource
@@ -110,8 +114,8 @@ class ByteView(Struct, frozen=True):
     meter: Meter | None = None
 
     def read(self, offset: int, size: int, field: str) -> bytes:
-        """Return exactly `size` bytes. Raises VerificationError where they are not all there."""
-        # A link reads dozens of pieces of each of its objects: no further calls for the usual case.
+        """Return exactly `size` bytes. Raises VerificationError if the view is too short."""
+        # Inlined for speed: a link calls this dozens of times for each object.
         if offset < 0 or size < 0 or offset + size > self.size:
             raise self._unfit(offset, size, field)
         meter = self.meter
@@ -119,29 +123,32 @@ class ByteView(Struct, frozen=True):
             meter.left -= max(_READ_COST, size)
             if meter.left < 0:
                 raise self.malformed(offset, field, "the same bytes are named too often")
-        data = self.source.read_at(self.start + offset, size)
+        content, begin = self.source.content, self.start + offset
+        data = (
+            self.source.read_at(begin, size) if content is None else content[begin : begin + size]
+        )
         if len(data) != size:
             raise self.malformed(offset, field, "the file ends early")
         return data
 
     def head(self, size: int) -> bytes:
-        """Return the first `size` bytes, fewer where there are no more: to tell formats apart."""
+        """Return the first `size` bytes, or all of a shorter view, to identify the format."""
         return self.source.read_at(self.start, min(size, self.size))
 
     def unpack(self, layout: struct.Struct, offset: int, field: str) -> tuple[Any, ...]:
-        """Return the members of one structure. Raises VerificationError where it does not fit."""
+        """Return the members of one structure. Raises VerificationError if the view is too short."""
         return layout.unpack(self.read(offset, layout.size, field))
 
     def table(
         self, layout: struct.Struct, offset: int, count: int, field: str
     ) -> Iterator[tuple[Any, ...]]:
-        """Return `count` structures in a row. Raises VerificationError where they do not fit."""
+        """Return `count` consecutive structures. Raises VerificationError if the view is too short."""
         return layout.iter_unpack(self.read(offset, layout.size * count, field))
 
     def text(self, offset: int, field: str, limit: int = _LONGEST_TEXT) -> str:
-        """Return the NUL-ended string at an offset.
+        """Return the NUL-terminated string at an offset.
 
-        Raises VerificationError where it has no end within the view or the limit.
+        Raises VerificationError if there is no NUL within the view and the limit.
         """
         found = b""
         while len(found) < limit and offset + len(found) < self.size:
@@ -156,7 +163,7 @@ class ByteView(Struct, frozen=True):
     def part(
         self, offset: int, size: int, field: str, *, form: str = "", location: str = ""
     ) -> ByteView:
-        """Return a view of a part, without a copy. Raises VerificationError where it does not fit."""
+        """Return a view of a part, without a copy. Raises VerificationError if the view is too short."""
         if offset < 0 or size < 0 or offset + size > self.size:
             raise self._unfit(offset, size, field)
         return ByteView(
@@ -169,16 +176,16 @@ class ByteView(Struct, frozen=True):
         )
 
     def whole(self) -> bytes:
-        """Return all bytes: only for what is small, or must be in one piece."""
+        """Return all bytes. Use `chunks` for large views."""
         return self.read(0, self.size, "content")
 
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[bytes]:
-        """Return the bytes in pieces, for hashing and copying without holding them all."""
+        """Yield the bytes in pieces of `size` bytes, for hashing and copying."""
         for offset in range(0, self.size, size):
             yield self.read(offset, min(size, self.size - offset), "content")
 
     def check(self, offset: int, size: int, field: str) -> None:
-        """Raise VerificationError unless `size` bytes from `offset` lie within the view."""
+        """Raise VerificationError unless `size` bytes from `offset` are within the view."""
         if offset < 0 or size < 0 or offset + size > self.size:
             raise self._unfit(offset, size, field)
 
@@ -187,7 +194,7 @@ class ByteView(Struct, frozen=True):
         return self.malformed(offset, field, reason)
 
     def malformed(self, offset: int, field: str, reason: str) -> VerificationError:
-        """Return the error that names the format, the field, its offset and what is wrong."""
+        """Return an error with the format, the field, its offset and the reason."""
         msg = f"malformed {self.form}: {field} at offset {self.start + offset}: {reason}"
         return VerificationError(msg, hint="make the file again", location=self.location)
 
@@ -201,8 +208,8 @@ def memory_view(data: bytes, *, form: str = "file", location: str = "") -> ByteV
 def open_view(path: Path) -> Iterator[ByteView]:
     """Open a file for bounded reading; views stay valid afterwards, but are slower to read.
 
-    Raises InputOutputError for what cannot be opened or is not a regular file: a pipe or a terminal
-    would block.
+    Raises InputOutputError if the file cannot be opened or is not a regular file; a pipe or a
+    terminal would block.
     """
     descriptor, identity = _open(path)
     size = identity[2]
@@ -217,7 +224,7 @@ def open_view(path: Path) -> Iterator[ByteView]:
 
 
 def read_head(path: Path, size: int) -> bytes:
-    """Return the first bytes of a file, fewer where there are no more. Raises as `open_view`."""
+    """Return the first `size` bytes of a file, or all of a shorter one. Raises like `open_view`."""
     descriptor, _ = _open(path)
     try:
         return os.pread(descriptor, size, 0)
@@ -230,7 +237,7 @@ def _meter(size: int) -> Meter:
 
 
 def _open(path: Path) -> tuple[int, tuple[int, ...]]:
-    """Return a descriptor of a regular file, and what tells the file from another of its name."""
+    """Return a descriptor of a regular file, and the identity of the file behind the name."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -262,7 +269,7 @@ def _read_all(descriptor: int, offset: int, size: int) -> bytes:
 def copy_view(view: ByteView, descriptor: int) -> None:
     """Append the bytes of a view to an open file.
 
-    Raises OSError where they cannot be written, VerificationError where they cannot all be read.
+    Raises OSError if writing fails, VerificationError if the source is too short.
     """
     copied = _copied_in_kernel(view, descriptor)
     for chunk in view.part(copied, view.size - copied, "content").chunks():
@@ -270,14 +277,14 @@ def copy_view(view: ByteView, descriptor: int) -> None:
 
 
 def write_all(data: bytes, descriptor: int) -> None:
-    """Append bytes to an open file. Raises OSError where they cannot be written."""
+    """Append bytes to an open file. Raises OSError if writing fails."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
 def _copied_in_kernel(view: ByteView, descriptor: int) -> int:
-    """Return how many bytes the kernel copied; what stopped it shows again in an ordinary copy."""
+    """Copy within the kernel, and return the number of copied bytes. Errors appear again in the normal copy."""
     copied = 0
     source = view.source.descriptor if isinstance(view.source, FileSource) else None
     if source is not None:
@@ -301,9 +308,9 @@ def _send_file(source: int, target: int, size: int, offset: int) -> int:
 
 
 def skip_zeros(view: ByteView, offset: int) -> int:
-    """Return where the next byte that is not zero lies, or the size of the view.
+    """Return the offset of the next nonzero byte, or the size of the view.
 
-    It reads pieces that grow, so that short gaps cost little and long ones run at memory speed.
+    The size of the pieces that are read doubles: short gaps are cheap, and long gaps take few reads.
     """
     size = _FIRST_CHUNK_BYTES
     while offset < view.size:
@@ -316,15 +323,15 @@ def skip_zeros(view: ByteView, offset: int) -> int:
     return offset
 
 
-# Of Python 3.12 and later, of 3.11, and of any.
+# The module in Python 3.12 and later, in 3.11, and in builds without either.
 _HASHING = ("_sha2", "_sha256", "hashlib")
 
 
 class Digest(Protocol):
-    """What `hashlib.sha256` returns."""
+    """The interface of `hashlib.sha256` objects."""
 
     def update(self, data: bytes, /) -> None:
-        """Add content."""
+        """Append data."""
 
     def digest(self) -> bytes:
         """Return the hash."""

@@ -1,4 +1,4 @@
-"""Installed CUDA toolkits: what was found, what it really is, and which one to use."""
+"""Find, probe and choose installed CUDA toolkits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EXTRA = "pip install 'mlir-offload[cuda]'"
 
 
 class PartRow(Struct, frozen=True):
-    """Where a part of a toolkit lies below its root, and the wheel on PyPI that ships it."""
+    """The location of a part of a toolkit below its root, and the PyPI wheel that contains it."""
 
     name: str
     directories: tuple[str, ...]
@@ -38,7 +38,7 @@ class PartRow(Struct, frozen=True):
 
 
 class CudaTable(Struct, frozen=True):
-    """What is known of CUDA toolkits as installed software."""
+    """The search paths and file names of CUDA toolkits."""
 
     places: tuple[str, ...]
     wheel_roots: tuple[str, ...]
@@ -46,19 +46,19 @@ class CudaTable(Struct, frozen=True):
 
 
 class CudaInstallation(Struct, frozen=True):
-    """The parts of CUDA below one root, found by looking at paths alone."""
+    """The parts of CUDA below one root, found without starting a program."""
 
     root: Path
     parts: tuple[tuple[str, Path], ...]
     source: str
 
     def path(self, name: str) -> Path | None:
-        """Return the part of that name, or None."""
+        """Return the path of a part, None if it is missing."""
         return dict(self.parts).get(name)
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Return what a build needs and is not there; one of the two runtime libraries is enough."""
+        """Return the missing parts that a build requires, including one of the two runtime libraries."""
         names = ("ptxas", "nvlink", "fatbinary", "libdevice")
         absent = [name for name in names if not self.path(name)]
         if not self.path("cudart") and not self.path("cudart_static"):
@@ -67,16 +67,16 @@ class CudaInstallation(Struct, frozen=True):
 
 
 class UnusableCuda(Struct, frozen=True):
-    """An installation that cannot be used, and why."""
+    """An unusable installation, and the reason."""
 
     installation: CudaInstallation
     reason: str
 
 
 class CudaToolkit(Struct, frozen=True):
-    """A CUDA toolkit; `version` is that of ptxas, and every path is a full path to a file.
+    """A CUDA toolkit. `version` is the version of ptxas; each path is that of an existing file.
 
-    `source` says how it was found: an option, a variable, PATH, a place or the Python environment.
+    `source` is how it was found: an option, a variable, PATH, a search path or the Python environment.
     """
 
     root: Path
@@ -91,7 +91,7 @@ class CudaToolkit(Struct, frozen=True):
 
     @property
     def installation(self) -> CudaInstallation:
-        """Return where its parts lie, without the version."""
+        """Return the locations of its parts, without the version."""
         parts = tuple((name, path) for name in sorted(_PART_NAMES) if (path := getattr(self, name)))
         return CudaInstallation(self.root, parts, self.source)
 
@@ -106,7 +106,7 @@ def load_cuda_table() -> CudaTable:
 
 
 def parse_cuda_table(table: Mapping[str, Any]) -> CudaTable:
-    """Return the checked table. Raises ValueError naming what is wrong."""
+    """Parse and check the table. Raises ValueError with the reason if it is invalid."""
     parts = tuple(
         PartRow(
             str(row["name"]),
@@ -125,7 +125,7 @@ def parse_cuda_table(table: Mapping[str, Any]) -> CudaTable:
 
 
 def inspect_cuda(root: Path, *, source: str = "") -> CudaInstallation | None:
-    """Return what lies below the root, or None where no part of CUDA does."""
+    """Return the parts of CUDA below the root, None if there are none."""
     found = [(part.name, _find_part(root, part)) for part in load_cuda_table().parts]
     parts = tuple((name, path) for name, path in found if path is not None)
     return CudaInstallation(root, parts, source) if parts else None
@@ -145,7 +145,7 @@ def _numbers(path: Path) -> tuple[int, ...]:
 
 
 def probe_cuda(runner: Runner, installation: CudaInstallation) -> CudaToolkit | UnusableCuda:
-    """Ask ptxas which release this is; never raises for what it does."""
+    """Query ptxas for its release. Does not raise if ptxas fails."""
     for part in load_cuda_table().parts:
         path = installation.path(part.name)
         if part.is_program and path is not None and not is_program(path):
@@ -167,9 +167,9 @@ def probe_cuda(runner: Runner, installation: CudaInstallation) -> CudaToolkit | 
 def choose_cuda(
     found: Sequence[CudaInstallation], request: ToolchainRequest | None, probe: ProbeCuda
 ) -> CudaToolkit:
-    """Return the first toolkit that has every part; a request must be met as it is.
+    """Return the first toolkit that has every part. An explicit request has no alternatives.
 
-    Raises ToolchainError where none fits, naming what is missing and what to install.
+    Raises ToolchainError, with the missing parts and an installation hint, if there is none.
     """
     reasons = []
     for installation in found:
@@ -197,5 +197,5 @@ def _install_hint(found: Sequence[CudaInstallation]) -> str:
 
 
 def cuda_probe(runner: Runner) -> ProbeCuda:
-    """Return the probe that asks real programs."""
+    """Return a probe that runs the real programs."""
     return partial(probe_cuda, runner)

@@ -1,4 +1,4 @@
-"""NVIDIA's drivers: which release of CUDA a version of the driver represents."""
+"""NVIDIA drivers: the CUDA release that each driver branch supports."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _Pair = tuple[int, int]
 
 
 class DriverTable(Struct, frozen=True):
-    """Pairs of the first driver of a branch and its release of CUDA, ascending."""
+    """Pairs of the first driver version of a branch and its CUDA release, ascending."""
 
     branches: tuple[tuple[_Pair, _Pair], ...]
 
     def cuda_of(self, driver: str) -> _Pair | None:
-        """Return the release of CUDA that a driver brings; None for one older than all known.
+        """Return the CUDA release of a driver, None if the driver is older than the table.
 
-        Raises UsageError for what is not a version of a driver.
+        Raises UsageError if the text is not a driver version.
         """
         version = _parsed(driver)
         if version is None:
@@ -34,11 +34,11 @@ class DriverTable(Struct, frozen=True):
         return known[-1] if known else None
 
     def is_newest(self, cuda: _Pair) -> bool:
-        """Return whether no newer release is known: its drivers may bring a later one."""
+        """Return whether the table has no newer CUDA release; newer drivers may support a later one."""
         return cuda == self.branches[-1][1]
 
     def oldest_for(self, major: int) -> str:
-        """Return the branch of the oldest driver that runs a major release of CUDA."""
+        """Return the oldest driver branch that supports a CUDA major release."""
         found = (first for first, cuda in self.branches if cuda[0] >= major)
         return str(next(found, self.branches[-1][0])[0])
 
@@ -50,7 +50,7 @@ def load_drivers() -> DriverTable:
 
 
 def parse_drivers(table: Mapping[str, Any]) -> DriverTable:
-    """Return the checked table. Raises ValueError naming what is wrong."""
+    """Parse and check the table. Raises ValueError with the reason if it is invalid."""
     rows = [(_parsed(str(row["driver"])), _parsed(str(row["cuda"]))) for row in table["branches"]]
     branches = tuple((driver, cuda) for driver, cuda in rows if driver and cuda)
     drivers, releases = [row[0] for row in branches], [row[1] for row in branches]
@@ -65,5 +65,5 @@ def parse_drivers(table: Mapping[str, Any]) -> DriverTable:
 
 def _parsed(text: str) -> _Pair | None:
     found = _VERSION.fullmatch(text)
-    # A branch alone (570) represents any driver of it.
+    # A branch without a minor version (570) represents its newest driver.
     return (int(found[1]), int(found[2] or 9999)) if found else None

@@ -1,4 +1,4 @@
-"""Errors that a user can cause or correct, each with the exit status of its class, and places in files."""
+"""Errors that a user can cause or correct, with an exit status per class, and source locations."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ _PLACE = pattern(r"(?P<file>.+?)(?::(?P<line>\d+))?(?::(?P<column>\d+))?", re.DO
 
 
 class Note(Struct, frozen=True):
-    """What else there is to see of an error, and where."""
+    """A secondary message of an error, with its location."""
 
     text: str
     location: str
 
 
 class MlirOffloadError(Exception):
-    """Say what is wrong (`message`), where (`location`) and what to do (`hint`).
+    """An error with a `message`, a `location` and a `hint`.
 
-    `location` is `file`, `file:line` or `file:line:column` as compilers print it; `rule` the rule
-    of skew that it breaks, which `mlir-offload explain` tells more of. `notes` name other places of
-    the program, `fix` is what replaces the word at the location. `printed` is the text of a compiler
-    that a person reads in place of all this. `tool_location` is where a tool found it, if `location` is
-    more exact; further errors there are its consequences. `others` are further errors of the same call.
+    `location` is `file`, `file:line` or `file:line:column` as compilers print it. `rule` is the ID of
+    a compatibility rule, which `mlir-offload explain` describes. `notes` refer to other locations of
+    the program; `fix` replaces the word at the location. `printed` is the text of another compiler,
+    printed instead of this error in text output. `tool_location` is the location that the tool
+    reported, if `location` is more exact; other errors at that location are consequences of this one.
+    `others` are further errors of the same invocation.
     """
 
     exit_status: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str = "", location: str = "", rule: str = "") -> None:
-        """Keep the parts apart so that every output format can show them."""
+        """Store the parts separately for the output formats."""
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -44,12 +45,12 @@ class MlirOffloadError(Exception):
         self.printed = ""
         self.tool_location = ""
         self.others: tuple[MlirOffloadError, ...] = ()
-        # A traceback of Python shows them.
+        # Python tracebacks print these.
         self.__notes__ = [f"hint: {hint}"] if hint else []
 
     @property
     def every(self) -> tuple[MlirOffloadError, ...]:
-        """Return this error and all others of the call."""
+        """Return this error followed by `others`."""
         return (self, *self.others)
 
     def relocate(self, change: Callable[[str], str]) -> None:
@@ -61,7 +62,7 @@ class MlirOffloadError(Exception):
 
 
 class SourceError(MlirOffloadError):
-    """The input program is wrong, or uses what this target cannot express."""
+    """The input program is invalid, or uses a feature that the target does not support."""
 
     exit_status = 1
 
@@ -73,19 +74,19 @@ class UsageError(MlirOffloadError):
 
 
 class ToolchainError(MlirOffloadError):
-    """A tool, library or SDK that the request needs is not installed."""
+    """A required tool, library or SDK is not installed."""
 
     exit_status = 3
 
 
 class CompatibilityError(MlirOffloadError):
-    """Two parts exist but do not fit: releases, architectures, formats."""
+    """Two parts are incompatible: releases, architectures or formats."""
 
     exit_status = 4
 
 
 class ToolFailedError(MlirOffloadError):
-    """A child program failed, crashed, or left no usable output."""
+    """A child program failed, crashed, or produced no usable output."""
 
     exit_status = 5
 
@@ -98,14 +99,14 @@ class ToolFailedError(MlirOffloadError):
         command: str = "",
         stderr: str = "",
     ) -> None:
-        """Keep the command as a shell line and all that the program said."""
+        """Store the command as a shell line, and the standard error of the program."""
         super().__init__(message, hint=hint, location=location)
         self.command = command
         self.stderr = stderr
 
 
 class VerificationError(MlirOffloadError):
-    """A result was made but does not hold what it must; it was not kept."""
+    """The verification of an output failed; the output was removed."""
 
     exit_status = 6
 
@@ -117,9 +118,9 @@ class InputOutputError(MlirOffloadError):
 
 
 def joined(errors: Sequence[MlirOffloadError]) -> MlirOffloadError:
-    """Return the first error with all others, those of one place only once.
+    """Return the first error with the others in `others`, one error per location.
 
-    Of failures that are not the user's the first is enough.
+    Further failures of tools are dropped, because they are not errors of the user.
     """
     distinct: dict[tuple[str, str], MlirOffloadError] = {}
     for error in (one for several in errors for one in several.every):
@@ -133,15 +134,15 @@ def joined(errors: Sequence[MlirOffloadError]) -> MlirOffloadError:
 
 
 class MlirOffloadRuntimeError(MlirOffloadError, RuntimeError):
-    """A compiled function failed while it ran: a launch, an allocation, an assertion of a kernel."""
+    """A compiled function failed at run time: a launch, an allocation, an assertion in a kernel."""
 
     exit_status = 70
 
 
 class SourceLocation(Struct, frozen=True):
-    """A place in a file, counted from 1; 0 where a number is not known. Columns are bytes.
+    """A location in a file. Lines and columns start at 1, 0 means unknown. Columns are bytes.
 
-    `end_column` is that after the last byte of the range.
+    `end_column` is the column after the last byte of the range.
     """
 
     file: str
@@ -150,13 +151,13 @@ class SourceLocation(Struct, frozen=True):
     end_column: int = 0
 
     def __str__(self) -> str:
-        """Return the place as compilers print it."""
+        """Return the location as compilers print it."""
         column = f":{self.column}" if self.column else ""
         return f"{self.file}:{self.line}{column}" if self.line else self.file
 
 
 def parse_source_location(location: str) -> SourceLocation | None:
-    """Return the place that an error names as `file`, `file:line` or `file:line:column`."""
+    """Parse a location of the form `file`, `file:line` or `file:line:column`."""
     match = _PLACE.fullmatch(location)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""The GPUs of this machine: NVIDIA's asked of the driver's own library, AMD's of the kernel."""
+"""The GPUs of this host: NVIDIA GPUs from the driver's library, AMD GPUs from sysfs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _GFX_VERSION = re.compile(r"^gfx_target_version (\d{5,6})$", re.MULTILINE)
 
 
 class AmdGpus(Struct, frozen=True):
-    """The AMD GPUs of a machine, in the order of the HIP runtime, and whether programs may use them."""
+    """The AMD GPUs of a host, in the order of the HIP runtime, and whether programs can open them."""
 
     archs: tuple[str, ...]
     is_open: bool
 
 
 def probe_gpus() -> tuple[str, ...]:
-    """Return the architecture (`sm_90`) of each GPU that CUDA programs would see, in CUDA's order.
+    """Return the architecture (`sm_90`) of each GPU visible to CUDA programs, in CUDA's order.
 
-    Empty where there is no GPU, no driver, or a driver that does not work; never raises.
+    The result is empty if there is no GPU or no working driver. Does not raise.
     """
     try:
         driver = ctypes.CDLL(_LIBRARY)
@@ -40,18 +40,18 @@ def probe_gpus() -> tuple[str, ...]:
 
 
 def probe_cuda_driver() -> tuple[int, int] | None:
-    """Return the newest CUDA release that the driver of this machine serves; None without one."""
+    """Return the newest CUDA release that the driver of this host supports, None without a driver."""
     return cuda_release(_LIBRARY, "cuDriverGetVersion")
 
 
 def cuda_release(library: str, function: str) -> tuple[int, int] | None:
-    """Return the release that a function of a library of CUDA tells; None where that cannot be asked."""
+    """Return the release that a version query of a CUDA library returns, None if the call fails."""
     version = ctypes.c_int(0)
     try:
         status = getattr(ctypes.CDLL(library), function)(ctypes.byref(version))
     except (OSError, AttributeError):
         return None
-    # Such as 13000 and 12040; the driver says 0 where it does not work.
+    # For example 13000 or 12040; a driver that does not work returns 0.
     return divmod(version.value // 10, 100) if status == 0 and version.value else None
 
 
@@ -79,9 +79,10 @@ def _attribute(driver: ctypes.CDLL, ordinal: int, attribute: int) -> int | None:
 
 
 def probe_amd_gpus(nodes: Path | None = None, device: Path | None = None) -> AmdGpus:
-    """Return the AMD GPUs that the kernel lists, as LLVM names them (`gfx90a`); never raises.
+    """Return the AMD GPUs that the kernel lists, with LLVM's names (`gfx90a`). Does not raise.
 
-    A container sees those of the machine, whether or not it was given them: `/dev/kfd` tells.
+    In a container the kernel lists all GPUs of the host; access to `/dev/kfd` shows whether the
+    container can use them.
     """
     archs = tuple(_amd_archs(nodes or _KFD_NODES))
     return AmdGpus(archs, os.access(device or _KFD_DEVICE, os.R_OK | os.W_OK))
@@ -96,10 +97,10 @@ def _amd_archs(nodes: Path) -> Iterator[str]:
         try:
             text = (folder / "properties").read_text(encoding="ascii", errors="replace")
         except OSError:
-            # Of another user.
+            # Not readable for this user.
             continue
         match = _GFX_VERSION.search(text)
-        # A CPU is version 0.
+        # The version of a CPU node is 0.
         if match is not None:
             major, rest = divmod(int(match[1]), 10_000)
             minor, stepping = divmod(rest, 100)

@@ -1,4 +1,4 @@
-"""What is installed, what each part can be used for, and what is missing: rows for a report."""
+"""An inventory of the installed toolchains, their uses and missing parts, as rows for a report."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PIP_EXTRA = "pip install 'mlir-offload[cuda]'"
 
 
 class Part(StrEnum):
-    """What a row of the report is about."""
+    """The subject of a row of the report."""
 
     LLVM = "LLVM"
     CUDA = "CUDA"
@@ -46,9 +46,9 @@ class Part(StrEnum):
 
 
 class Missing(Struct, frozen=True):
-    """Something that is not there or does not work, what it is for, and what to install.
+    """A missing or broken part, the role that requires it, and an installation hint.
 
-    What is optional has a replacement.
+    An optional part has a replacement.
     """
 
     name: str
@@ -59,9 +59,9 @@ class Missing(Struct, frozen=True):
 
 
 class InventoryRow(Struct, frozen=True):
-    """One installation; where `location` is None, a part that was not found at all.
+    """One installation; if `location` is None, a part that was not found.
 
-    `roles` is what it can be used for as it is; `problem` says why it cannot be used at all.
+    `roles` are the complete roles. A nonempty `problem` is the reason why it is unusable.
     """
 
     part: Part
@@ -75,7 +75,7 @@ class InventoryRow(Struct, frozen=True):
 
 
 class ProbedLlvm(Struct, frozen=True):
-    """An installation of LLVM, which release it is, and what each of its programs says it is."""
+    """An LLVM installation, its release, and the version that each of its programs reports."""
 
     installation: LlvmInstallation
     toolchain: LlvmToolchain | UnusableLlvm
@@ -83,7 +83,7 @@ class ProbedLlvm(Struct, frozen=True):
 
 
 class Inventory(Struct, frozen=True):
-    """All that was found and probed, and what a build would use."""
+    """All installations that were found and probed, and the defaults of a build."""
 
     llvm: tuple[ProbedLlvm, ...]
     cuda: tuple[CudaToolkit | UnusableCuda, ...]
@@ -95,7 +95,7 @@ class Inventory(Struct, frozen=True):
 
 
 def take_inventory(runner: Runner, places: SearchPlaces) -> Inventory:
-    """Find everything and ask every program for its version; never raises for what is found."""
+    """Find all installations and query each program for its version. Broken ones do not raise."""
     llvm = {found: _probe_fully(runner, found) for found in find_llvm(places)}
     cuda = {found: probe_cuda(runner, found) for found in find_cuda(places)}
     return Inventory(
@@ -126,7 +126,7 @@ def _or_none(choose: Callable[[], _T]) -> _T | None:
 
 
 def inventory_rows(inventory: Inventory) -> tuple[InventoryRow, ...]:
-    """Return one row for each installation, and one for each part that there is none of."""
+    """Return one row for each installation, and one for each part that was not found."""
     return tuple(_rows(inventory))
 
 
@@ -178,7 +178,7 @@ def _llvm_row(probed: ProbedLlvm, default: LlvmToolchain | None) -> InventoryRow
 
 
 def _missing_or_broken_tools(probed: ProbedLlvm, toolchain: LlvmToolchain) -> tuple[Missing, ...]:
-    """Return each once; what is there but does not start tells the reason."""
+    """Return the missing and the broken tools, one entry per name."""
     tools = (*_missing_tools(toolchain), *_broken_tools(probed, toolchain))
     return tuple({missing.name: missing for missing in tools}.values())
 
@@ -193,7 +193,7 @@ def _missing_tools(toolchain: LlvmToolchain) -> Iterator[Missing]:
 
 
 def _broken_tools(probed: ProbedLlvm, toolchain: LlvmToolchain) -> Iterator[Missing]:
-    """Yield the programs that are there but do not answer, or are of another release."""
+    """Yield the programs that do not report a version, or report another release."""
     table = load_llvm_table()
     for name, answer in probed.tools:
         row = table.tool(name)

@@ -1,6 +1,6 @@
-"""Rows of tables that were learned from the tools of one build of LLVM, with the names that the tables have.
+"""Rows of tables, learned from the tools of one LLVM build, with the field names of the tables.
 
-Each type is one list of rows; its tag says which: the table, then the keys that lead to the list.
+Each type belongs to one list of rows. Its tag is the name of the table, followed by the keys of the list.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from msgspec import Struct
 
 
 class _Row(Struct, frozen=True, forbid_unknown_fields=True, tag_field="list"):
-    """A row without its release and its evidence."""
+    """A row without its release and source."""
 
 
 class ContainerRow(_Row, frozen=True, tag="offload_abi.container.rows"):
-    """The versions of offload binaries that are read, and the order of their strings."""
+    """The versions of offload binaries that are read, and LLVM's containers that order their strings."""
 
     reads: tuple[int, ...]
     containers: tuple[str, ...]
 
 
 class ImageKindsRow(_Row, frozen=True, tag="offload_abi.image_kinds_by_ending"):
-    """The image kind of each ending of a file."""
+    """The `ImageKind` value of each file extension."""
 
     kinds: dict[str, int]
 
 
 class OffloadKindsRow(_Row, frozen=True, tag="offload_abi.offload_kinds"):
-    """The number of each offload kind."""
+    """The `OffloadKind` value of each offload kind."""
 
     codes: dict[str, int]
 
 
 class EntriesRow(_Row, frozen=True, tag="offload_abi.entries"):
-    """How host entries are named, laid out and placed."""
+    """The names, fields and sections of offload entries."""
 
     fields: tuple[str, ...]
     symbol_prefix: str
@@ -44,7 +44,7 @@ class EntriesRow(_Row, frozen=True, tag="offload_abi.entries"):
 
 
 class EntryValuesRow(_Row, frozen=True, tag="offload_abi.entry_values"):
-    """What the members of an entry say, and which entries are registered."""
+    """The values of the fields of offload entries, and the entries that are registered."""
 
     flags: dict[str, int]
     has_type_in_data: bool
@@ -60,67 +60,67 @@ class HostLayoutRow(_Row, frozen=True, tag="offload_abi.host_layouts.x86_64"):
 
 
 class HostImagesRow(_Row, frozen=True, tag="offload_abi.linked_images.host"):
-    """The forms of images for the CPU that link, with the endings that they are packaged from."""
+    """The formats of CPU images that the linker wrapper links, with the extensions of their files."""
 
     forms: dict[str, tuple[str, ...]]
 
 
 class AmdgpuImagesRow(_Row, frozen=True, tag="offload_abi.linked_images.amdgcn"):
-    """The forms of images for AMD GPUs that link, with the endings that they are packaged from."""
+    """The formats of AMD GPU images that the linker wrapper links, with the extensions of their files."""
 
     forms: dict[str, tuple[str, ...]]
 
 
 class NvptxImagesRow(_Row, frozen=True, tag="offload_abi.linked_images.nvptx"):
-    """The forms of images for NVIDIA GPUs that link, with the endings that they are packaged from."""
+    """The formats of NVIDIA GPU images that the linker wrapper links, with the extensions of their files."""
 
     forms: dict[str, tuple[str, ...]]
 
 
 class SpirvImagesRow(_Row, frozen=True, tag="offload_abi.linked_images.spirv"):
-    """The forms of SPIR-V images that link, with the endings that they are packaged from."""
+    """The formats of SPIR-V images that the linker wrapper links, with the extensions of their files."""
 
     forms: dict[str, tuple[str, ...]]
 
 
 class CudaPathRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.cuda_path"):
-    """What hands a CUDA directory to the device link."""
+    """The arguments that pass a CUDA directory to the device link."""
 
     arguments: tuple[str, ...]
 
 
 class DeviceOptRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.device_opt_level"):
-    """What sets the optimisation level of the device link."""
+    """The argument that sets the optimization level of the device link."""
 
     argument: str
 
 
 class DeviceFeatureRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.device_feature"):
-    """What gives the device link its PTX ISA."""
+    """The argument that sets the PTX ISA of the device link."""
 
     argument: str
 
 
 class HostBitcodeRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.host_bitcode"):
-    """What has lld link images of bitcode for the host."""
+    """The argument that makes lld link bitcode images for the CPU."""
 
     argument: str
 
 
 class HostLibrariesRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.host_device_libraries"):
-    """The libraries that images for the host are linked with."""
+    """The libraries that CPU images are linked with."""
 
     libraries: tuple[str, ...]
 
 
 class ArchivesRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.archives"):
-    """Whether a static library is searched only for what objects before it need."""
+    """Whether a static library resolves only symbols of the objects before it."""
 
     in_order: bool
 
 
 class RelocatableLinkRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.relocatable_link"):
-    """Whether `-r` links device code for good, and the kinds that it fails for."""
+    """Whether `-r` links device code to a final image, and the kinds for which it fails."""
 
     links: bool
     without: tuple[str, ...]
@@ -135,20 +135,20 @@ class TargetGroupsRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.target_
 
 
 class HostArchRow(_Row, frozen=True, tag="offload_abi.host_archs"):
-    """The arch of images for the CPU."""
+    """The architecture name of CPU images."""
 
     arch: str
 
 
 class JobsRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.jobs"):
-    """What says how many device links run at once."""
+    """The argument that sets the number of parallel device links."""
 
     argument: str
     takes_jobserver: bool
 
 
 class FatbinaryRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.fatbinary_image_option"):
-    """The option of fatbinary that the device link uses."""
+    """The option of fatbinary that the linker wrapper uses for an image."""
 
     option: str
 
@@ -166,14 +166,14 @@ class AmdgpuLayoutRow(_Row, frozen=True, tag="amdgpu.layouts"):
 
 
 class CodeObjectsRow(_Row, frozen=True, tag="amdgpu.code_objects"):
-    """The code object versions, the newest last, and the module flag that chooses one."""
+    """The code object versions, oldest first, and the module flag that selects one."""
 
     versions: tuple[int, ...]
     flag: str
 
 
 class NvptxRow(_Row, frozen=True, tag="nvptx.llvm"):
-    """The PTX ISA versions and architectures; `oldest_isa` is of architectures that no table knows."""
+    """The PTX ISA versions and architectures. `oldest_isa` is for architectures missing in the tables."""
 
     isa: tuple[int, ...]
     arch: tuple[str, ...]
@@ -181,31 +181,31 @@ class NvptxRow(_Row, frozen=True, tag="nvptx.llvm"):
 
 
 class MissingPassesRow(_Row, frozen=True, tag="pipelines.missing"):
-    """Passes of the nearest release's recipe that mlir-opt does not have."""
+    """Passes of the nearest release's pipeline that mlir-opt does not have."""
 
     passes: tuple[str, ...]
 
 
 class _ProgramsRow(_Row, frozen=True):
-    """Which micro programs a build does not lower, or lowers wrongly: by name, each with the reason."""
+    """The test programs that a build does not lower, or lowers wrongly: the reason by name."""
 
     failed: dict[str, str]
 
 
 class CpuProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.cpu"):
-    """The program that needs what every program needs, run on the CPU."""
+    """A program with the operations that every program uses, run on the CPU."""
 
 
 class NvptxProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.nvptx"):
-    """The same, compiled for NVIDIA GPUs."""
+    """The same program, compiled for NVIDIA GPUs."""
 
 
 class AmdgpuProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.amdgcn"):
-    """The same, compiled for AMD GPUs."""
+    """The same program, compiled for AMD GPUs."""
 
 
 class SpirvProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.spirv"):
-    """The same, compiled to SPIR-V."""
+    """The same program, compiled to SPIR-V."""
 
 
 class DivisionProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.division"):
@@ -225,7 +225,7 @@ class NvgpuProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.nvgpu")
 
 
 class Bf16ProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.bf16"):
-    """Numbers of type bf16, compiled to SPIR-V."""
+    """The type bf16, compiled to SPIR-V."""
 
 
 LearnedRow = (
@@ -265,7 +265,7 @@ LearnedRow = (
     | NvgpuProgramRow
     | Bf16ProgramRow
 )
-"""Any of them."""
+"""Any learned row."""
 PartProgramRow = (
     DivisionProgramRow
     | SubgroupReduceProgramRow
@@ -273,11 +273,11 @@ PartProgramRow = (
     | NvgpuProgramRow
     | Bf16ProgramRow
 )
-"""Rows of the micro programs for parts of a recipe that few programs need."""
+"""Rows of the test programs for optional parts of a pipeline."""
 ProgramsRow = CpuProgramRow | NvptxProgramRow | AmdgpuProgramRow | SpirvProgramRow | PartProgramRow
-"""Rows of micro programs."""
+"""Rows of test programs."""
 
 
 def list_of(row: LearnedRow) -> str:
-    """Return the list that a row belongs to: `offload_abi.entries`."""
+    """Return the name of the list of a row, such as `offload_abi.entries`."""
     return str(type(row).__struct_config__.tag)

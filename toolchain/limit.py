@@ -1,4 +1,4 @@
-"""Failures that a limit of the system caused, which say nothing about a program or an installation."""
+"""Recognize failures caused by system limits, which are not errors of a program or an installation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import signal
 from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.pattern import pattern
 
-# How the dynamic loader, the C++ library, LLVM and Python report that they got no more.
+# Messages of the dynamic loader, the C++ library, LLVM and Python for an exhausted resource.
 _SAID = {
     errno.EMFILE: re.compile(r"Too many open files"),
     errno.EAGAIN: re.compile(
@@ -32,14 +32,14 @@ _WORDS = {
     errno.EAGAIN: "no more threads or processes",
     errno.ENOMEM: "out of memory",
 }
-# Without memory for its stack a thread fails as beyond the limit of threads.
+# A thread without memory for its stack fails with the same message as one above the limit of threads.
 _NO_THREAD = pattern(r"can't start new thread|pthread_create failed")
-# What a program that gets no memory dies of, if it does not report it.
+# Signals that end a program that does not report a failed allocation.
 _ENDS_WITHOUT_MEMORY = frozenset({-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS})
 
 
 def limit_error(what: str, number: int | None) -> InputOutputError | None:
-    """Return the error for a system error number, if a limit is its cause; `what` failed for it."""
+    """Return the error for an errno value, None if its cause is not a limit. `what` is the failed action."""
     if number not in _WORDS:
         return None
     kind, counted, command, unit = _LIMITS[number]
@@ -51,7 +51,7 @@ def limit_error(what: str, number: int | None) -> InputOutputError | None:
 
 
 def limit_in_text(what: str, text: str) -> InputOutputError | None:
-    """Return the error for what a program printed, if a limit is the cause of its failure."""
+    """Return the error if the output of a failed program reports an exhausted resource, else None."""
     number = next((number for number, said in _SAID.items() if said.search(text)), None)
     if number == errno.EAGAIN and _NO_THREAD.search(text) and is_memory_limited():
         number = errno.ENOMEM
@@ -59,12 +59,12 @@ def limit_in_text(what: str, text: str) -> InputOutputError | None:
 
 
 def is_memory_limited() -> bool:
-    """Say whether there is a limit of the address space."""
+    """Return whether the address space is limited."""
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def limit_of_program(program: str, returncode: int, stderr: str) -> InputOutputError | None:
-    """Return the error for a program that failed, if a limit is the cause."""
+    """Return the error for a failed program, None if a limit is not the cause."""
     if returncode == 0:
         return None
     what = f"{program} failed"

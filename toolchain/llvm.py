@@ -1,4 +1,4 @@
-"""Installed LLVM releases: what was found, what it really is, and which one to use."""
+"""Find, probe and choose installed LLVM releases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mlir_offload.toolchain.tool import (
 )
 
 LLVM_VERSION = pattern(r"\bversion |\bLLD ")
-"""What precedes the version in what a program of LLVM prints."""
+"""The text before the version in the output of `--version`."""
 _SPELLED = pattern(r"(?:\bversion |\bLLD )(\d[\w.+-]*)")
 _RELEASE = pattern(r"\d+(?:\.\d+)+")
 _ENABLED = pattern(r"^LLVM_ENABLE_PROJECTS:\w+=(.*)$", re.MULTILINE)
@@ -37,9 +37,10 @@ _BUILD_ROLES = (Role.LOWER, Role.LINK)
 
 
 class LlvmInstallation(Struct, frozen=True):
-    """Files named like programs of LLVM in one folder, found by looking at paths alone.
+    """Files with names of LLVM programs in one directory, found without starting a program.
 
-    `tools` are paths as text: of most installations none is ever started. `expected_major` is what the paths promise: a hint for the order of probing, no fact.
+    `tools` are paths as text, because most installations are never probed. `expected_major` is the major
+    release that the paths suggest. It determines only the order of probing.
     """
 
     prefix: Path
@@ -48,13 +49,13 @@ class LlvmInstallation(Struct, frozen=True):
     expected_major: int | None = None
 
     def path(self, name: str) -> Path | None:
-        """Return the program of that name, or None."""
+        """Return the path of a program, None if it is missing."""
         found = dict(self.tools).get(name)
         return None if found is None else Path(found)
 
 
 class UnusableLlvm(Struct, frozen=True):
-    """An installation that did not say which release it is."""
+    """An installation whose release could not be determined."""
 
     installation: LlvmInstallation
     reason: str
@@ -63,7 +64,7 @@ class UnusableLlvm(Struct, frozen=True):
 class LlvmToolchain(Struct, frozen=True):
     """One LLVM release and its programs.
 
-    `libomptarget` is the library to link, None where the release does not have it installed.
+    `libomptarget` is the library to link, None if it is not installed.
     """
 
     prefix: Path
@@ -74,11 +75,11 @@ class LlvmToolchain(Struct, frozen=True):
 
     @property
     def library(self) -> Path | None:
-        """Return the library with LLVM's C API, None for a release that is too old or linked statically."""
+        """Return the library with LLVM's C API, None if the release is too old or statically linked."""
         return find_llvm_library(self.prefix, self.version.major)
 
     def tool(self, name: str) -> Path:
-        """Return the program. Raises ToolchainError, which names the package to install."""
+        """Return the path of a program. Raises ToolchainError, with the package to install, if it is missing."""
         path = dict(self.tools).get(name)
         if path is not None:
             return path
@@ -90,49 +91,49 @@ class LlvmToolchain(Struct, frozen=True):
         raise ToolchainError(msg, hint=self.hint_for(name))
 
     def hint_for(self, name: str) -> str:
-        """Return how to come by a program that is not there."""
+        """Return the installation hint for a missing program."""
         hint = missing_hint(self.prefix, self.version, (name,))
         return f"install it: {hint}" if hint.startswith("apt") else hint
 
     @property
     def spelled(self) -> str:
-        """Return the version as the tools spell it: `24.0.0git`."""
+        """Return the version as the tools print it: `24.0.0git`."""
         match = _SPELLED.search(self.version.text)
         return match[1] if match else str(self.version)
 
     @property
     def is_measured(self) -> bool:
-        """Say whether the tables hold this build: a release that was measured, and no other build of its number."""
+        """Return whether the tables describe this build: a measured release, not a fork or development build."""
         version, table = self.version, load_llvm_table()
         is_release = _RELEASE.fullmatch(self.spelled) is not None and not table.is_early(version)
         is_own = not any(vendor in version.text for vendor in table.vendors)
         return is_release and is_own and version.major in table.measured
 
     def has(self, name: str) -> bool:
-        """Say whether the program is there."""
+        """Return whether the installation contains the program."""
         return name in dict(self.tools)
 
     def missing(self, role: Role) -> tuple[str, ...]:
-        """Return the programs that the role needs and that are not there."""
+        """Return the missing programs that the role requires."""
         needed = load_llvm_table().needed(role, self.version.major)
         return tuple(row.name for row in needed if not self.has(row.name))
 
     def is_supported(self, role: Role) -> bool:
-        """Say whether a release of this age can play the role at all."""
+        """Return whether the release is new enough for the role."""
         return self.version.major >= load_llvm_table().oldest_release(role)
 
     def can(self, role: Role) -> bool:
-        """Say whether the release is new enough for the role and has its programs."""
+        """Return whether the release is new enough for the role and has its programs."""
         return self.is_supported(role) and not self.missing(role)
 
     @property
     def can_lower(self) -> bool:
-        """Say whether MLIR can be lowered with it."""
+        """Return whether the installation can lower MLIR."""
         return self.can(Role.LOWER)
 
     @property
     def is_complete(self) -> bool:
-        """Say whether it can both lower and link."""
+        """Return whether the installation can both lower and link."""
         return all(self.can(role) for role in _BUILD_ROLES)
 
 
@@ -142,9 +143,10 @@ ProbeLlvm = Callable[[LlvmInstallation], LlvmToolchain | UnusableLlvm]
 def inspect_llvm(
     bin_folder: Path, *, suffix: str = "", source: str = "", fills_up: bool = False
 ) -> LlvmInstallation | None:
-    """Return what a folder of programs holds, or None where there is no program of LLVM.
+    """Return the LLVM programs in a directory, None if there are none.
 
-    With a suffix such as `-22` programs with it come first; with `fills_up`, for others the plain name counts.
+    Only programs with the suffix (such as `-22`) are used. With `fills_up`, programs without it are
+    used if the one with the suffix is missing.
     """
     try:
         present = set(os.listdir(bin_folder))  # noqa: PTH208 (one call instead of one for each program)
@@ -154,7 +156,7 @@ def inspect_llvm(
     if fills_up:
         spelled = {name: file if file in present else name for name, file in spelled.items()}
     files = {name: f"{bin_folder}/{file}" for name, file in spelled.items() if file in present}
-    # Of a prefix, `share/clang` is a folder.
+    # In `<prefix>/share`, for example, `clang` is a directory.
     tools = tuple((name, path) for name, path in files.items() if not os.path.isdir(path))  # noqa: PTH112
     if not any(name in dict(tools) for name in load_llvm_table().anchors):
         return None
@@ -164,7 +166,7 @@ def inspect_llvm(
 
 
 def _expected_major(prefix: Path) -> int | None:
-    """Read the major from clang's resource folder, else from the name of the prefix."""
+    """Return the major release from clang's resource directory, otherwise from the name of the prefix."""
     resources = prefix / "lib" / "clang"
     names = [path.name for path in resources.iterdir()] if resources.is_dir() else []
     majors = {int(name.split(".")[0]) for name in names if name.split(".")[0].isdecimal()}
@@ -175,9 +177,9 @@ def _expected_major(prefix: Path) -> int | None:
 
 
 def probe_llvm(runner: Runner, installation: LlvmInstallation) -> LlvmToolchain | UnusableLlvm:
-    """Ask one program which release this is; a second one where programs of two may be mixed.
+    """Query one program for its release. If a directory may mix releases, query a second program.
 
-    Never raises for what a program does.
+    Does not raise if a program fails.
     """
     table = load_llvm_table()
     anchors = [path for name in table.anchors if (path := installation.path(name))]
@@ -205,7 +207,7 @@ def probe_llvm(runner: Runner, installation: LlvmInstallation) -> LlvmToolchain 
 def probe_every_tool(
     runner: Runner, installation: LlvmInstallation
 ) -> tuple[tuple[str, ProbedVersion], ...]:
-    """Ask each program that a role needs, and that can tell, for its version."""
+    """Query each program of a role that supports `--version` for its version."""
     table = load_llvm_table()
     names = [row.name for row in table.tools if row.role is not None and row.answers_version]
     present = [(name, path) for name in names if (path := installation.path(name))]
@@ -213,7 +215,7 @@ def probe_every_tool(
 
 
 def _is_versioned(installation: LlvmInstallation) -> bool:
-    """Say whether the folder belongs to one release, as /usr/lib/llvm-22 does."""
+    """Return whether the directory belongs to one release, such as /usr/lib/llvm-22."""
     return _PREFIX_MAJOR.fullmatch(installation.prefix.name) is not None
 
 
@@ -229,7 +231,7 @@ def _version_problem(table: LlvmTable, versions: Sequence[ToolVersion]) -> str:
 
 
 def _find_libomptarget(prefix: Path, major: int, directories: Sequence[str]) -> Path | None:
-    """Return the library of this release; the versioned name is there without the -dev package."""
+    """Return libomptarget of this release. Without the -dev package only the versioned name exists."""
     for directory in directories:
         for path in sorted(paths_like(prefix / directory, "libomptarget.so*"), reverse=True):
             match = _OMP_MAJOR.match(path.resolve().name)
@@ -240,7 +242,7 @@ def _find_libomptarget(prefix: Path, major: int, directories: Sequence[str]) -> 
 
 @cache
 def find_llvm_library(prefix: Path, major: int) -> Path | None:
-    """Return libLLVM of this release, below the prefix or, if the system installs that, of the system."""
+    """Return libLLVM of this release, below the prefix or, for a system prefix, in a system directory."""
     table = load_llvm_table()
     if major < table.library_since:
         return None
@@ -252,7 +254,7 @@ def find_llvm_library(prefix: Path, major: int) -> Path | None:
 
 
 def missing_hint(prefix: Path, version: ToolVersion, names: Collection[str]) -> str:
-    """Return how to come by programs that a prefix lacks: their packages, or the option of CMake that builds them."""
+    """Return an installation hint for missing programs: their packages, or the CMake call that builds them."""
     table = load_llvm_table()
     projects = sorted({table.project(name) for name in names} - {""})
     enabled = _enabled_projects(prefix)
@@ -271,7 +273,7 @@ def missing_hint(prefix: Path, version: ToolVersion, names: Collection[str]) -> 
 
 
 def _enabled_projects(prefix: Path) -> tuple[str, ...] | None:
-    """Return the projects that a build tree of LLVM builds, None for a prefix that is none."""
+    """Return the enabled projects of an LLVM build tree, None if the prefix is not a build tree."""
     try:
         text = (prefix / "CMakeCache.txt").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -287,10 +289,10 @@ def choose_llvm(
     *,
     roles: Collection[Role] = _BUILD_ROLES,
 ) -> LlvmToolchain:
-    """Return the newest release that can play the roles; a request must be met as it is.
+    """Return the newest release that supports the roles. An explicit request has no alternatives.
 
-    Probes no more than the answer needs. Raises ToolchainError where nothing fits, naming what is
-    missing and the package; CompatibilityError where the release requested is too old.
+    Probes only as many installations as necessary. Raises ToolchainError, with the missing programs
+    and their package, if there is none, CompatibilityError if the requested release is too old.
     """
     seen: list[LlvmToolchain | UnusableLlvm] = []
     best: LlvmToolchain | None = None
@@ -317,7 +319,7 @@ def choose_llvm(
 def _in_probing_order(
     found: Sequence[LlvmInstallation], request: ToolchainRequest | None
 ) -> Iterator[LlvmInstallation]:
-    """Yield the promising ones first: those of the major requested, else newest first."""
+    """Yield the installations of the requested major release first, then newest first."""
     wanted = request.major if request else None
 
     def rank(installation: LlvmInstallation) -> tuple[bool, int]:
@@ -328,7 +330,7 @@ def _in_probing_order(
 
 
 def _promised_major(installation: LlvmInstallation) -> int:
-    """Return the expected major; what promises nothing could be newer than all others."""
+    """Return the expected major release. If it is unknown, the installation may be the newest."""
     return sys.maxsize if installation.expected_major is None else installation.expected_major
 
 
@@ -359,7 +361,7 @@ def _nothing_fits(
 
 
 def _unbuilt_hint(path: Path, roles: Collection[Role]) -> str:
-    """Return what to do with a source tree of LLVM, or a build tree without programs; empty for other paths."""
+    """Return a build hint for a source tree of LLVM, or for a build tree without programs; "" for other paths."""
     table = load_llvm_table()
     names = [row.name for role in roles for row in table.needed(role, table.recommended)]
     enabled = _enabled_projects(path)
@@ -377,7 +379,7 @@ def _unbuilt_hint(path: Path, roles: Collection[Role]) -> str:
 def _lacking(
     toolchain: LlvmToolchain, request: ToolchainRequest | None, roles: Collection[Role]
 ) -> ToolchainError | CompatibilityError:
-    """Return the error for a release that is there but cannot play every role."""
+    """Return the error for an installed release that does not support every role."""
     table = load_llvm_table()
     name = f"LLVM {toolchain.version} in {toolchain.prefix}"
     prefix = f"{request.source}: " if request else ""
@@ -396,5 +398,5 @@ def _lacking(
 
 
 def llvm_probe(runner: Runner) -> ProbeLlvm:
-    """Return the probe that asks real programs."""
+    """Return a probe that runs the real programs."""
     return partial(probe_llvm, runner)

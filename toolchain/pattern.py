@@ -1,14 +1,14 @@
-"""Regular expressions that are compiled when they are first used, and kept for the next call; LLVM IR's, and brackets.
+"""Lazily compiled and cached regular expressions, patterns of LLVM IR, and a bracket matcher.
 
-A call uses about a hundred of all that there are. Compiling them takes 10 ms, loading them 1.
+An invocation uses about a hundred patterns. Compiling them takes 10 ms, loading them from the cache 1 ms.
 
 Patterns of LLVM IR are spelled as the text that they match, with holes in backquotes:
-`` call void @f(ptr `address:local`) `` matches that call, and captures the address. A hole is a kind of `_HOLES` or
-literal alternatives (`` `row|col` ``), has a name if it is captured, and is optional if it ends in `?`. `` `all:(` ``
-and `` `)` `` enclose what is captured, or optional, as a whole.
+`` call void @f(ptr `address:local`) `` matches that call, and captures the address. A hole is a key of `_HOLES` or
+a list of alternatives (`` `row|col` ``). It is captured if it has a name, and optional if it ends in `?`.
+`` `all:(` `` and `` `)` `` enclose a group, which can be captured or optional.
 
-What no regular expression can match are the brackets and lists of a language: a `Syntax` finds them, and never takes
-text in strings for code.
+`Syntax` finds matching brackets and splits lists, which regular expressions cannot do, and ignores the text of
+strings and comments.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import AnyStr, cast
 
 
 class _LazyPattern:
-    """Stands for a compiled pattern, each member of which it takes over with its first use."""
+    """A proxy of a compiled pattern. It copies each attribute of the pattern at the first access."""
 
     def __init__(self, compile_it: Callable[[], re.Pattern[str] | re.Pattern[bytes]]) -> None:
         self.__compile = compile_it
@@ -46,30 +46,30 @@ def pattern(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
 
 
 def pattern_of(compile_it: Callable[[], re.Pattern[AnyStr]]) -> re.Pattern[AnyStr]:
-    """Return a regular expression that the function makes when it is first used."""
+    """Return a regular expression that the function compiles when it is first used."""
     return cast("re.Pattern[AnyStr]", _LazyPattern(compile_it))
 
 
 def compiled(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return `re.compile(source, flags)`, from what an earlier call kept of it if possible."""
+    """Return `re.compile(source, flags)`, from the cache if possible."""
     return _store().compiled(source, int(flags))
 
 
 def keep_patterns() -> None:
-    """Keep the patterns that this call compiled for the next one."""
+    """Write the patterns that this process compiled to the cache."""
     _store().save()
 
 
 class PatternStore:
-    """Compiled patterns in a file, kept as Python keeps its modules: next to them, for one release of Python.
+    """A cache file of compiled patterns next to the bytecode of this module, for one release of Python.
 
-    `re` has no way to keep a pattern: pickle compiles it again. The parts are those that `re._compiler.compile`
-    gives to `_sre.compile`, which checks them. If a release of Python has other parts, patterns are compiled.
-    What patterns of LLVM IR are translated to is kept, too, for as long as this module is the same file.
+    `re` cannot store a compiled pattern; unpickling one compiles it again. The cache contains the arguments that
+    `re._compiler.compile` passes to `_sre.compile`, which checks them. If a release of Python takes other arguments,
+    the patterns are compiled. The translations of LLVM IR patterns are cached too, until this module changes.
     """
 
     def __init__(self, file: Path) -> None:
-        """Read what the file holds, if it is of this Python."""
+        """Read the file, unless another release of Python wrote it."""
         self._file = file
         own = os.stat(__file__)  # noqa: PTH116 (at each start)
         self._stamp = (sys.hexversion, sys.implementation.name, own.st_mtime_ns, own.st_size)
@@ -105,7 +105,7 @@ class PatternStore:
         return found
 
     def save(self) -> None:
-        """Write the file if a pattern is new, in one rename: other processes read it meanwhile."""
+        """Write the file atomically if a pattern was added, because other processes may read it."""
         if not self._is_changed or sys.dont_write_bytecode:
             return
         temporary = self._file.with_name(f"{self._file.name}.{os.getpid()}")
@@ -120,7 +120,7 @@ class PatternStore:
 def _compiled_parts(
     source: str | bytes, flags: int
 ) -> tuple[int, list[int], int, dict[str, int], tuple[str | None, ...]]:
-    """Return what `_sre.compile` takes besides the source: flags, code, number and names of groups."""
+    """Return the arguments of `_sre.compile` after the source: flags, code, number and names of groups."""
     parsed = import_module("re._parser").parse(source, flags)
     state = parsed.state
     names: list[str | None] = [None] * state.groups
@@ -149,7 +149,7 @@ _HOLES = {
     "word": r"\w+",
     "letters": r"[a-z]+",
     "dotted": r"[\w.]+",
-    # Linkage, visibility, attributes: each with the space that follows it.
+    # Linkage, visibility and attributes, each followed by a space.
     "words": r"(?:[a-z_]+(?:\([^()\n]*\))? +)*",
     "string": r'[^"\n]*',
     "struct": r"(?:%[\w.]+|\{[^{}\n]*\})",
@@ -159,7 +159,7 @@ _HOLES = {
     "callee": r"[@%][-\w$.]+",
     "node": r"!\d+",
     "indent": r" *",
-    # Before the type of the elements in an intrinsic's name.
+    # The vector prefix of an element type in the name of an intrinsic.
     "lanes": r"(?:v\d+)?",
     "type_name": r"%[-\w$.]+|\w+",
     "result": r"(?:%[-\w$.]+ = )?",
@@ -171,16 +171,16 @@ _HOLES = {
     "value": r"[^,\n]+?",
     "addrspace": r" addrspace\(\d+\)",
     "align": r", align \d+",
-    # `, !dbg !7` of an instruction or a variable; a function has no comma there.
+    # `, !dbg !7` of an instruction or a variable. The attachments of a function have no comma.
     "metadata": r"(?:, ![\w.]+ !\d+)*",
     "attachments": r"(?: ![\w.]+ !\d+)*",
-    # What precedes the name of a function in its first line.
+    # The text before the name of a function in its first line.
     "head": r"[^@\n]*",
     "some": r"[^\n]*?",
     "rest": r"[^\n]*",
     "lines": r"(?:[^}\n][^\n]*\n|\n)*",
     "end": r"$",
-    # Where a word begins, a part of an intrinsic's name ends, a list goes on or ends.
+    # The start of a word, the end of a name or of a part of it, the continuation or end of a list.
     "start": r"(?<![-\w$.%@!#\"])",
     "name_end": r"(?![-\w$.\"])",
     "part_end": r"(?=[.\s(]|$)",
@@ -191,31 +191,31 @@ _WORD_BEFORE, _WORD_BEHIND = r"(?<![-\w$.%@!#\"])", r"(?![-\w$.:\"])"
 
 
 def ir_pattern(template: str) -> re.Pattern[str]:
-    """Return what matches a template anywhere; one that begins or ends in a word matches no part of a word."""
+    """Return a pattern that matches the template anywhere. Words at its ends match whole words only."""
     return pattern_of(lambda: compiled(_store().translated(template), re.MULTILINE))
 
 
 def ir_line(template: str) -> re.Pattern[str]:
-    """Return what matches a template where a line begins."""
+    """Return a pattern that matches the template at the start of a line."""
     return pattern_of(
         lambda: compiled(f"^{_store().translated(template, is_line=True)}", re.MULTILINE)
     )
 
 
 def ir_line_bytes(template: str) -> re.Pattern[bytes]:
-    """Return what matches a template where a line of bytes begins."""
+    """Return a pattern that matches the template at the start of a line of bytes."""
     return pattern_of(
         lambda: compiled(f"^{_store().translated(template, is_line=True)}".encode(), re.MULTILINE)
     )
 
 
 def ir_words(*words: str) -> re.Pattern[str]:
-    """Return what matches one of these words, with the space that follows it."""
+    """Return a pattern that matches one of the words and the space after it."""
     return compiled(f"{_WORD_BEFORE}(?:{'|'.join(map(re.escape, words))}) ")
 
 
 def ir_any(texts: Iterable[str]) -> re.Pattern[str]:
-    """Return what matches any of these texts, also as a part of a word; the longest first."""
+    """Return a pattern that matches any of the texts, also within words; longer texts take precedence."""
     ordered = sorted(texts, key=lambda text: (-len(text), text))
     return compiled("|".join(map(re.escape, ordered)))
 
@@ -233,7 +233,7 @@ def _translated(template: str, *, is_line: bool = False) -> str:
 
 
 def ir_reference(reference: str) -> re.Pattern[str]:
-    """Return what matches a name with its sigil, and no longer name."""
+    """Return a pattern that matches exactly this name with its sigil, not a longer name."""
     return compiled(f"{re.escape(reference)}{_NAME_ENDS}")
 
 
@@ -246,7 +246,7 @@ def _translated_hole(hole: re.Match[str]) -> str:
     found = _HOLES.get(kind) or "|".join(map(re.escape, kind.split("|")))
     group = f"?P<{hole['name']}>" if hole["name"] else "?:"
     if hole["optional"] and hole["name"]:
-        # The group is empty rather than absent.
+        # The group then captures an empty string instead of None.
         return f"({group}(?:{found})?)"
     return f"({group}{found}){hole['optional']}"
 
@@ -257,21 +257,21 @@ def _is_word(character: str) -> bool:
 
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _CLOSERS = frozenset(_CLOSING.values())
-# No pattern for code matches it.
+# A character that no pattern for code matches.
 _FILLER = "\0"
 
 
 class Syntax:
-    """A language: how it writes what is opaque (strings, quoted names, comments), and its operators."""
+    """The lexical syntax of a language: opaque text (strings, quoted names, comments) and operators."""
 
     def __init__(self, opaque: str, operators: str = "") -> None:
-        """Take the patterns of opaque text, and of operators that contain a bracket."""
+        """Take patterns for opaque text and for operators that contain a bracket."""
         joined = f"|{operators}" if operators else ""
         self._opaque = pattern(opaque)
         self._mark = pattern(rf"{opaque}{joined}|[()\[\]{{}}<>,]")
 
     def closing(self, text: str, start: int) -> int:
-        """Return where the bracket at `start` is closed. Raises ValueError if it is not."""
+        """Return the position of the bracket that closes the one at `start`. Raises ValueError if there is none."""
         depth = 0
         for place, mark in self._marks(text, start):
             depth += (mark in _CLOSING) - (mark in _CLOSERS)
@@ -281,7 +281,7 @@ class Syntax:
         raise ValueError(msg)
 
     def enclosing(self, text: str, position: int) -> list[int]:
-        """Return the brackets that are open at a position, the innermost last."""
+        """Return the positions of the brackets that are open at a position, the innermost last."""
         opened: list[int] = []
         for place, mark in self._marks(text, 0):
             if place >= position:
@@ -293,10 +293,10 @@ class Syntax:
         return opened
 
     def unclosed(self, text: str, position: int) -> int | None:
-        """Return the brace that most likely lacks its closing one; None if none is open.
+        """Return the position of the brace that most likely lacks its closing brace, None if none is open.
 
-        That is the first one whose closing brace has the indentation of a block around it, else the
-        innermost that is open at the position.
+        This is the first brace whose closing brace has the indentation of an enclosing block, otherwise
+        the innermost brace that is open at the position.
         """
         opened: list[int] = []
         for place, mark in self._marks(text, 0):
@@ -311,11 +311,11 @@ class Syntax:
         return braces[-1] if braces else None
 
     def inside(self, text: str, start: int) -> str:
-        """Return the text between the bracket at `start` and the one that closes it."""
+        """Return the text between the bracket at `start` and its closing bracket."""
         return text[start + 1 : self.closing(text, start)]
 
     def split_list(self, text: str) -> list[str]:
-        """Split at the commas outside of brackets; an empty text is an empty list."""
+        """Split at commas outside of brackets. The list of an empty text is empty."""
         parts: list[str] = []
         depth = start = 0
         for place, mark in self._marks(text, 0):
@@ -328,17 +328,17 @@ class Syntax:
         return [*parts, last] if last else parts
 
     def blanked(self, text: str) -> str:
-        """Return the text, equally long, with nothing in its strings and comments."""
+        """Return the text with its opaque pieces overwritten; the length stays the same."""
         return self._opaque.sub(_blank, text)
 
     def without(self, text: str, start: str) -> str:
-        """Return the text without its opaque pieces that begin so, such as comments."""
+        """Remove the opaque pieces that begin with `start`, such as comments."""
         return self._opaque.sub(lambda piece: "" if piece[0].startswith(start) else piece[0], text)
 
     def replace(
         self, pattern: re.Pattern[str], made: Callable[[re.Match[str]], str], text: str
     ) -> str:
-        """Replace what a pattern finds in code; its groups hold nothing opaque."""
+        """Replace the matches in code. The groups of a match have no opaque text."""
         if pattern.search(text) is None:
             return text
         parts, done = [], 0
@@ -348,7 +348,7 @@ class Syntax:
         return "".join((*parts, text[done:]))
 
     def search(self, pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-        """Return the first match in code, whose groups hold nothing opaque."""
+        """Return the first match in code. Its groups have no opaque text."""
         return pattern.search(self.blanked(text)) if pattern.search(text) else None
 
     def _marks(self, text: str, start: int) -> Iterator[tuple[int, str]]:
@@ -356,7 +356,7 @@ class Syntax:
 
 
 def _indentation(text: str, position: int) -> int:
-    """Return how many spaces the line of a position begins with."""
+    """Return the number of leading spaces of the line at a position."""
     start = text.rfind("\n", 0, position) + 1
     return len(text[start:position]) - len(text[start:position].lstrip())
 

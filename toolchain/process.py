@@ -21,18 +21,18 @@ from mlir_offload.toolchain.fork_server import Fork, ForkServers, SharedServers
 from mlir_offload.toolchain.pattern import pattern
 
 _BACKGROUND_NICENESS = 15
-# How long a program that takes too long has to unwind before it is killed.
+# The time between SIGTERM and SIGKILL for a program that exceeds its limit.
 _GRACE_S = 5.0
-# The settings of the dynamic loader (ld.so(8)).
+# Prefixes of environment variables of the dynamic loader (ld.so(8)).
 _LOADER = ("LD_", "GLIBC_")
 Environment = tuple[tuple[str, str], ...]
 
 
 class Command(Struct, frozen=True):
-    """A program call: argv, what it changes in the environment, its working directory.
+    """A command: arguments, changes of the environment, working directory.
 
-    What is not urgent (`in_background`) runs when no other program wants the processors. The
-    descriptors in `inherited` stay open in the program. One with a `limit_s` is ended after that time.
+    A command `in_background` has a low scheduling priority. The descriptors in `inherited` stay open
+    in the program. A program is terminated after `limit_s` seconds, if that is set.
     """
 
     argv: tuple[str, ...]
@@ -49,29 +49,29 @@ class Command(Struct, frozen=True):
 
     @property
     def shares_jobs(self) -> bool:
-        """Return whether the program is told to ask the jobserver for its jobs."""
+        """Return whether an argument makes the program use the jobserver."""
         return any(argument.endswith("-jobs=jobserver") for argument in self.argv)
 
     @property
     def needs_start(self) -> bool:
-        """Return whether a fork of the loaded program would not do the same, or not end in time."""
+        """Return whether the command cannot run in a fork of the loaded program."""
         is_bound = bool(self.inherited) or self.limit_s is not None
         return is_bound or any(name.startswith(_LOADER) for name, _ in self.environment)
 
     def __str__(self) -> str:
-        """Return a line that can be pasted into a shell."""
+        """Return the command as a shell line."""
         assignments = [f"{name}={shlex.quote(value)}" for name, value in self.environment]
         call = " ".join([*(["env", *assignments] if assignments else []), shlex.join(self.argv)])
         return f"(cd {shlex.quote(str(self.cwd))} && {call})" if self.cwd else call
 
 
 def as_operand(name: str) -> str:
-    """Return a file name spelled so that no tool takes it for an option."""
+    """Return a file name in a form that no tool parses as an option."""
     return f"./{name}" if name.startswith(("-", "@")) else name
 
 
 class Completed(Struct, frozen=True):
-    """What a finished program left: exit status (negative: signal), output as text."""
+    """The result of a command: exit status (negative: signal) and output as text."""
 
     command: Command
     returncode: int
@@ -80,29 +80,29 @@ class Completed(Struct, frozen=True):
 
 
 class Runner(Protocol):
-    """Runs commands; tests record them instead."""
+    """Runs commands. Tests replace it by a recorder."""
 
     def run(self, command: Command, *, input_text: str | None = None) -> Completed:
-        """Run the command to its end and return what it left, whatever its exit status."""
+        """Run the command until it exits, and return the result, whatever the exit status."""
 
 
 class ProcessRunner(Struct):
-    """Run real programs, each in a process group of its own, so that all can be ended together."""
+    """Runs real programs, each in its own process group, and can terminate all of them."""
 
-    # Of programs that are loaded once.
+    # None if every program is started normally.
     fork_servers: ForkServers | None = None
     _children: set[subprocess.Popen[str] | Fork] = field(default_factory=set)
-    # Reentrant: a signal handler calls stop() in the thread that may hold the lock.
+    # Reentrant, because a signal handler calls stop() in the thread that may hold the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _stopping: bool = False
     _starting_threads: set[int] = field(default_factory=set)
 
     def run(self, command: Command, *, input_text: str | None = None) -> Completed:
-        """Run the command to its end.
+        """Run the command until it exits.
 
-        Raises ToolchainError where the program cannot be started, ToolFailedError where it takes
-        longer than it may, InputOutputError where a limit of the system ended it, KeyboardInterrupt where all were told to stop: how this one ended means
-        nothing then.
+        Raises ToolchainError if the program cannot be started, ToolFailedError if it exceeds its time
+        limit, InputOutputError if it failed because of a system limit. Raises KeyboardInterrupt after
+        `stop`, because the exit status is then meaningless.
         """
         completed = self._run_fork(command) if input_text is None else None
         if completed is not None:
@@ -115,7 +115,7 @@ class ProcessRunner(Struct):
             msg = f"{command.program} did not end within {command.limit_s:g} s"
             raise ToolFailedError(msg, command=str(command)) from error
         except KeyboardInterrupt:
-            # What it writes would be left behind.
+            # Otherwise the program would continue, and leave files behind.
             _end(child)
             raise
         finally:
@@ -129,9 +129,9 @@ class ProcessRunner(Struct):
         return Completed(command, child.returncode, stdout, stderr)
 
     def _run_fork(self, command: Command) -> Completed | None:
-        """Run the command in a fork; return None unless that ended well: it is started then.
+        """Run the command in a fork. Return None if that fails; the caller then starts the program.
 
-        What an error looks like is the program's own matter.
+        Error output therefore always comes from a program that was started normally.
         """
         if self.fork_servers is None or command.needs_start:
             return None
@@ -163,8 +163,8 @@ class ProcessRunner(Struct):
     def run_attached(self, command: Command) -> int:
         """Run the command on this terminal's input and output; return its exit status.
 
-        A program ended by signal N gives 128 + N, as in a shell. Raises ToolchainError where it
-        cannot be started.
+        The result for a program ended by signal N is 128 + N, as in a shell. Raises ToolchainError if
+        the program cannot be started.
         """
         try:
             returncode = subprocess.call(
@@ -176,10 +176,10 @@ class ProcessRunner(Struct):
         return returncode if returncode >= 0 else 128 - returncode
 
     def interrupt(self) -> None:
-        """End every child, refuse to start another, and raise KeyboardInterrupt: a signal handler.
+        """Terminate all children, start no others, and raise KeyboardInterrupt: for signal handlers.
 
-        Where this thread is just starting a child, that child is not known yet; it is ended, and
-        the exception raised, as soon as it is.
+        If the signal interrupts this thread while it starts a child, the method that starts the child
+        terminates it and raises the exception.
         """
         self.stop()
         if threading.get_ident() not in self._starting_threads:
@@ -187,16 +187,16 @@ class ProcessRunner(Struct):
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether every child was asked to end."""
+        """Return whether `stop` was called."""
         return self._stopping
 
     def forget(self, child: subprocess.Popen[str] | Fork) -> None:
-        """Do not end a child that has ended."""
+        """Remove a child that has exited, so that `stop` does not signal it."""
         with self._lock:
             self._children.discard(child)
 
     def stop(self) -> None:
-        """End every running child and refuse to start another."""
+        """Terminate all running children, and start no others."""
         with self._lock:
             self._stopping = True
             children = list(self._children)
@@ -204,14 +204,14 @@ class ProcessRunner(Struct):
             _terminate(child)
 
     def share_fork_servers(self) -> SharedServers | None:
-        """Start the fork servers, if there are any, for processes that inherit their descriptors."""
+        """Start the fork servers, if any, for processes that inherit their descriptors."""
         if self.fork_servers is None:
             return None
         with self._lock:
             return self.fork_servers.share(dict(os.environ), _open_server)
 
     def close(self) -> None:
-        """Let the fork servers end."""
+        """End the fork servers."""
         if self.fork_servers is not None:
             self.fork_servers.close()
 
@@ -220,7 +220,7 @@ class ProcessRunner(Struct):
         thread = threading.get_ident()
         self._starting_threads.add(thread)
         try:
-            # Not held while a server is loaded and forks: other programs start meanwhile.
+            # Released before the fork: other programs can start while the server is still loading.
             with self._lock:
                 if self._stopping:
                     raise KeyboardInterrupt
@@ -233,6 +233,7 @@ class ProcessRunner(Struct):
                 return None
             with self._lock:
                 self._children.add(fork)
+                servers.load_all(dict(os.environ), _open_server)
         finally:
             self._starting_threads.discard(thread)
         if self._stopping:
@@ -263,15 +264,15 @@ class ProcessRunner(Struct):
 
 
 class Conversation(Struct, frozen=True):
-    """A running program that answers each line with a line; it ends with its standard input."""
+    """A running program that answers each input line with one line, and exits at the end of its input."""
 
     runner: ProcessRunner
     child: subprocess.Popen[str]
 
     def ask(self, line: str) -> str:
-        """Return the answer to a line, nothing if the program has ended.
+        """Return the answer to a line, an empty string if the program has exited.
 
-        Raises KeyboardInterrupt if all programs were told to stop.
+        Raises KeyboardInterrupt after `ProcessRunner.stop`.
         """
         answer = ""
         if self.child.stdin is not None and self.child.stdout is not None:
@@ -284,7 +285,7 @@ class Conversation(Struct, frozen=True):
         return answer
 
     def close(self) -> None:
-        """Let the program end, and wait for that."""
+        """Close the input of the program, and wait until it exits."""
         for pipe in (self.child.stdin, self.child.stdout):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
@@ -307,8 +308,8 @@ def _open(
             pass_fds=command.inherited,
             encoding="utf-8",
             errors="surrogateescape",
-            # No session of its own: Linux schedules sessions as groups, and a priority counts
-            # within a group only.
+            # Not a new session, because Linux schedules each session as a group, and priorities
+            # apply only within a group.
             process_group=0,
         )
     except OSError as error:
@@ -322,7 +323,7 @@ def _open(
 
 
 def _open_server(program: str, environment: Mapping[str, str], socket: int) -> Callable[[], object]:
-    """Start a program that becomes a fork server. If it does not, nobody is interested in what it does."""
+    """Start a program as a fork server. If the library does not load, the output of the program is discarded."""
     child = subprocess.Popen(
         (program,),
         stdin=subprocess.DEVNULL,
@@ -347,7 +348,7 @@ def _terminate(child: subprocess.Popen[str] | Fork) -> None:
 
 
 def _end(child: subprocess.Popen[str]) -> None:
-    """End a child that takes too long, at once where it does not heed being asked to."""
+    """Terminate a child; kill it after the grace period."""
     _terminate(child)
     try:
         child.communicate(timeout=_GRACE_S)
@@ -355,13 +356,13 @@ def _end(child: subprocess.Popen[str]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
-        # What left its process group may hold the pipes open for good: nothing waits for that.
+        # A process that left the group may keep the pipes open. Do not wait for it.
         for pipe in (child.stdin, child.stdout, child.stderr):
             if pipe is not None:
                 pipe.close()
 
 
-# What a linker says of a symbol contains no word "error"; what a driver says of its linker says nothing.
+# Linker messages about symbols do not contain "error". The driver's "linker command failed" has no information.
 _COMPLAINT = pattern(
     r"^(?!.*linker command failed).*(?:error|undefined (?:reference|symbol))", re.IGNORECASE
 )
@@ -377,7 +378,7 @@ def describe_status(returncode: int) -> str:
 
 
 def run_checked(runner: Runner, command: Command, *, input_text: str | None = None) -> Completed:
-    """Run the command; raise ToolFailedError with all it said unless it exits with 0."""
+    """Run the command. Raises ToolFailedError, with the standard error, if the exit status is not 0."""
     completed = runner.run(command, input_text=input_text)
     if completed.returncode != 0:
         raise tool_failed(completed)
@@ -385,7 +386,7 @@ def run_checked(runner: Runner, command: Command, *, input_text: str | None = No
 
 
 def tool_failed(completed: Completed) -> ToolFailedError:
-    """Return the error for a program that failed: its first complaint, status and command."""
+    """Return the error for a failed program: its first error message, the status and the command."""
     lines = [line for line in completed.stderr.splitlines() if line.strip()]
     complaints = [line for line in lines if _COMPLAINT.search(line)]
     first = next(iter(complaints or lines), "")

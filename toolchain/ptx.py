@@ -1,4 +1,4 @@
-"""Which NVIDIA architectures and PTX ISA versions fit a release of LLVM and one of CUDA."""
+"""NVIDIA architectures and PTX ISA versions that a release of LLVM and a release of CUDA support."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Release = tuple[int, int]
 
 
 class PtxSupport(Struct, frozen=True):
-    """What one release of LLVM or CUDA takes; `isa` in ascending order, as LLVM's feature numbers."""
+    """The support of one LLVM or CUDA release. `isa` are LLVM's feature numbers, ascending: 83 is PTX ISA 8.3."""
 
     release: _Release
     isa: tuple[int, ...]
@@ -26,7 +26,7 @@ class PtxSupport(Struct, frozen=True):
 
 
 class NvptxTable(Struct, frozen=True):
-    """The releases in ascending order, the oldest PTX ISA of each architecture, and its other names."""
+    """The releases in ascending order, the oldest PTX ISA of each architecture, and renamed architectures."""
 
     llvm: tuple[PtxSupport, ...]
     cuda: tuple[PtxSupport, ...]
@@ -41,7 +41,7 @@ def load_nvptx_table() -> NvptxTable:
 
 
 def _with_learned(table: NvptxTable) -> NvptxTable:
-    """Return the table with what was learned of other releases, each row for its release alone."""
+    """Return the table with the learned rows. Each one applies only to its own release."""
     rows = {row.release: row for row in table.llvm}
     oldest = dict(table.oldest_isa)
     for release in learned_releases():
@@ -65,12 +65,12 @@ def ptx_isa_for(
     is_assembled: bool = True,
     table: NvptxTable | None = None,
 ) -> int:
-    """Return the PTX ISA version to compile for, as LLVM's feature number: 83 represents 8.3.
+    """Return the PTX ISA version to compile for, as LLVM's feature number: 83 is 8.3.
 
-    The newest that both LLVM and ptxas know. Without a CUDA toolkit the oldest that has the
-    architecture, which every ptxas that knows the architecture reads; the same for bitcode
-    (not `is_assembled`) for an architecture that this ptxas does not know.
-    Raises CompatibilityError where LLVM or ptxas does not know the architecture.
+    This is the newest version that LLVM and ptxas both support. Without a CUDA toolkit, it is the
+    oldest version with the architecture, which every ptxas that supports the architecture reads. The
+    same applies to bitcode (not `is_assembled`) if this ptxas does not support the architecture.
+    Raises CompatibilityError if LLVM or ptxas does not support the architecture.
     """
     table = table or load_nvptx_table()
     llvm = support_of(table.llvm, (llvm_major, 0), "LLVM")
@@ -102,9 +102,9 @@ def knows_arch(cuda: CudaToolkit, arch: str, *, table: NvptxTable | None = None)
 def supported_archs(
     llvm_major: int, cuda: CudaToolkit | None, *, table: NvptxTable | None = None
 ) -> tuple[str, ...]:
-    """Return the architectures that this LLVM, and this CUDA where there is one, know, in order.
+    """Return the architectures that this LLVM and, unless it is None, this CUDA support, in ascending order.
 
-    Raises CompatibilityError where either is older than all that the table knows.
+    Raises CompatibilityError if either is older than the table.
     """
     table = table or load_nvptx_table()
     archs = support_of(table.llvm, (llvm_major, 0), "LLVM").archs
@@ -114,20 +114,20 @@ def supported_archs(
 
 
 def first_cuda_for(archs: Iterable[str], *, table: NvptxTable | None = None) -> _Release:
-    """Return the oldest release of CUDA, major and minor, whose ptxas knows all architectures.
+    """Return the oldest CUDA release, major and minor, whose ptxas supports all architectures.
 
-    Raises CompatibilityError where there is none in the table.
+    Raises CompatibilityError if the table has none.
     """
     wanted = frozenset(archs)
     for row in (table or load_nvptx_table()).cuda:
         if wanted <= row.archs:
             return row.release
-    msg = f"no release of CUDA knows all of {_names(wanted)}"
+    msg = f"no release of CUDA supports all of {_names(wanted)}"
     raise CompatibilityError(msg, hint="compile for them by calls of their own")
 
 
 def support_of(rows: Sequence[PtxSupport], release: _Release, name: str) -> PtxSupport:
-    """Return the row of the release: the newest that is not newer."""
+    """Return the row of a release: the newest row that is not newer. Raises CompatibilityError if there is none."""
     matching = [row for row in rows if row.release <= release]
     if not matching:
         oldest = _release_name(rows[0].release)
@@ -174,7 +174,7 @@ def _unknown_to_ptxas(
 
 
 def _other_arch_hint(arch: str, archs: Iterable[str]) -> str:
-    """Name the nearest architecture whose code the GPU runs: of the same generation, not newer."""
+    """Return a hint for the newest older architecture of the same generation, whose code the GPU runs."""
     number = sm_number(arch)
     below = [
         a
@@ -214,9 +214,9 @@ _FIRST_LLVM = 15
 
 
 def parse_nvptx_table(table: Mapping[str, Any]) -> NvptxTable:
-    """Return the checked table, each row with all that its release takes.
+    """Parse and check the table; each row of the result is complete.
 
-    Raises ValueError naming the row that is wrong.
+    Raises ValueError with the name of an invalid row.
     """
     parsed = NvptxTable(
         llvm=_releases(table["llvm"], "llvm"),

@@ -25,9 +25,9 @@ _DIGITS = re.compile(r"\d+")
 
 
 class RocmTable(Struct, frozen=True):
-    """Where the parts of ROCm are installed and what belongs to them.
+    """The search paths and file names of ROCm.
 
-    `controls` are the libraries that hold one constant, with whether an installation may lack it.
+    `controls` are the libraries with one constant each, and whether the library is optional.
     """
 
     places: tuple[str, ...]
@@ -46,10 +46,10 @@ class RocmTable(Struct, frozen=True):
 
 
 class RocmInstallation(Struct, frozen=True):
-    """What one folder holds of ROCm: device libraries in `bitcode`, the HIP runtime, or both.
+    """The parts of ROCm below one root: the directory `bitcode` of device libraries, the HIP runtime, or both.
 
-    `abi_versions` are the code object versions that there is an oclc_abi_version file for, times
-    100 as in its name. `version` is that of ROCm, None where the installation does not say.
+    `abi_versions` are the code object versions with an oclc_abi_version file, times 100 as in its
+    name. `version` is that of ROCm, None if the installation does not record it.
     """
 
     root: Path
@@ -61,7 +61,7 @@ class RocmInstallation(Struct, frozen=True):
 
 
 class DeviceMath(Struct, frozen=True):
-    """What the device libraries may assume of floating-point numbers."""
+    """Floating-point options of the device libraries."""
 
     flushes_denormals: bool = False
     finite_only: bool = False
@@ -76,7 +76,7 @@ def load_rocm_table() -> RocmTable:
 
 
 def parse_rocm_table(table: Mapping[str, Any]) -> RocmTable:
-    """Return the checked table. Raises ValueError naming what is wrong."""
+    """Parse and check the table. Raises ValueError with the reason if it is invalid."""
     for key in ("places", "directories", "endings", "libraries"):
         if not isinstance(table.get(key), list) or not table[key]:
             msg = f"rocm: {key} must be a list that is not empty"
@@ -100,7 +100,7 @@ def parse_rocm_table(table: Mapping[str, Any]) -> RocmTable:
 
 
 def inspect_rocm(root: Path, *, source: str = "") -> RocmInstallation | None:
-    """Return what lies below the root, or None where that is neither of the two parts."""
+    """Return the parts of ROCm below the root, None if there are none."""
     bitcode, runtime = _find_bitcode(root), _find_runtime(root)
     if bitcode is None and runtime is None:
         return None
@@ -138,7 +138,7 @@ def _abi_versions(bitcode: Path) -> tuple[int, ...]:
 
 
 def _read_version(root: Path) -> ToolVersion | None:
-    """Read ROCm's own record of its version."""
+    """Return the version in `.info/version`, None if the file does not exist."""
     try:
         return parse_version(
             (root / ".info" / "version").read_text(encoding="utf-8", errors="replace")
@@ -150,7 +150,7 @@ def _read_version(root: Path) -> ToolVersion | None:
 def choose_rocm(
     found: Sequence[RocmInstallation], request: ToolchainRequest | None
 ) -> RocmInstallation:
-    """Return the first that was found. Raises ToolchainError where there is none."""
+    """Return the first installation. Raises ToolchainError if there is none."""
     if found:
         return found[0]
     where = (
@@ -165,10 +165,10 @@ def choose_rocm(
 def choose_code_object(
     llvm_major: int, rocm: RocmInstallation | None, target_id: str, wanted: int = 0
 ) -> int:
-    """Return the newest code object version that the release writes and the device libraries serve.
+    """Return the newest code object version that LLVM writes and the device libraries support.
 
-    Without device libraries that of clang. Raises CompatibilityError where they have none in common,
-    it is too old for the GPU, or another one is `wanted` that they do not have.
+    Without device libraries, it is clang's default. Raises CompatibilityError if they have no version
+    in common, if it is too old for the GPU, or if they do not support the version `wanted`.
     """
     common = _common_versions(llvm_major, rocm)
     if wanted and wanted not in common:
@@ -205,7 +205,7 @@ def _common_versions(llvm_major: int, rocm: RocmInstallation | None) -> Sequence
 
 
 def common_code_object(llvm_major: int) -> int:
-    """Return a code object version that a release and those after it write, and every ROCm since 5 serves."""
+    """Return a code object version that this LLVM and newer ones write, and ROCm 5 and newer support."""
     written = load_code_objects(llvm_major).versions
     return min(written[-1], load_rocm_table().common_code_object)
 
@@ -213,10 +213,10 @@ def common_code_object(llvm_major: int) -> int:
 def device_libraries(
     rocm: RocmInstallation, target_id: str, code_object: int, math: DeviceMath
 ) -> tuple[Path, ...]:
-    """Return the device libraries for a GPU, in the order in which they are linked.
+    """Return the device libraries for a GPU, in link order.
 
-    That with the number of the processor is left out where the installation is older than the
-    GPU: most functions do not ask for it. Raises ToolchainError where one is missing.
+    If the installation is older than the GPU, the library for the processor (oclc_isa_version) is
+    omitted; few functions use it. Raises ToolchainError if another library is missing.
     """
     wanted = _wanted_libraries(target_id, code_object, math, has_abi=bool(rocm.abi_versions))
     found = [_required(rocm, name, is_optional=is_optional) for name, is_optional in wanted]
@@ -224,14 +224,14 @@ def device_libraries(
 
 
 def device_library_names(target_id: str, code_object: int, math: DeviceMath) -> tuple[str, ...]:
-    """Return what ROCm 5 and 6 call these libraries, without their endings."""
+    """Return the names of these libraries in ROCm 5 and 6, without the file extensions."""
     return tuple(name for name, _ in _wanted_libraries(target_id, code_object, math, has_abi=True))
 
 
 def _wanted_libraries(
     target_id: str, code_object: int, math: DeviceMath, *, has_abi: bool
 ) -> list[tuple[str, bool]]:
-    """Return the names of the libraries, each with whether an installation may lack it."""
+    """Return the names of the libraries, and whether each one is optional."""
     table = load_rocm_table()
     settings = {
         "wavefrontsize64": wavefront_size(target_id) == 64,  # noqa: PLR2004 (in its name)

@@ -1,4 +1,4 @@
-"""Where to look for LLVM, CUDA and ROCm, and the looking, which starts no program."""
+"""Search for installations of LLVM, CUDA and ROCm, without starting a program."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _PATH = "PATH"
 _VARIABLES = ("MLIR_OFFLOAD_LLVM", "MLIR_OFFLOAD_FOR_CLANG", "CUDA_PATH", "CUDA_HOME", "ROCM_PATH")
 
 _Found = TypeVar("_Found")
-# A folder of programs, the suffix of their names, how the folder was found, and whether plain names fill it up.
+# A directory of programs, the suffix of their names, how it was found, and whether names without the suffix count.
 _Candidate = tuple[Path, str, str, bool]
 
 
 class SearchPlaces(Struct, frozen=True):
-    """All that decides where to look: requests, PATH, folders of Python packages, the usual places.
+    """The inputs of the search: requests, PATH, directories of Python packages, default locations.
 
-    `consumer` is the linking LLVM, where that is not the one that `llvm` names.
-    `root` precedes the usual places; it is another folder than `/` in tests only.
+    `consumer` is the linking LLVM, if it differs from `llvm`. `root` is the root of the default
+    locations; only tests change it.
     """
 
     llvm: ToolchainRequest | None = None
@@ -60,9 +60,9 @@ def search_places(
     cuda_path: str = "",
     rocm_path: str = "",
 ) -> SearchPlaces:
-    """Return the places for this call: options first, then the environment.
+    """Return the inputs of the search from the options, then from the environment.
 
-    `python_path` is `sys.path`, whose folders may hold the nvidia wheels.
+    `python_path` is `sys.path`, whose directories may contain NVIDIA's wheels.
     """
     variable = {name: (name, environment.get(name, "")) for name in _VARIABLES}
     return SearchPlaces(
@@ -78,16 +78,16 @@ def search_places(
 
 
 def _program_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the folders of PATH, and behind them that of the environment of conda."""
+    """Return the directories of PATH, followed by `bin` of the conda environment."""
     folders = [Path(entry) for entry in environment.get(_PATH, "").split(os.pathsep) if entry]
     conda = environment.get("CONDA_PREFIX", "")
     return tuple(dict.fromkeys([*folders, *([Path(conda) / "bin"] if conda else [])]))
 
 
 def find_llvm(places: SearchPlaces) -> tuple[LlvmInstallation, ...]:
-    """Return the installations of LLVM, in the order of search; starts no program.
+    """Return the LLVM installations in search order, without starting a program.
 
-    Where a path was asked for, that one only.
+    If the request is a path, only that installation is returned.
     """
     if places.llvm is not None and not places.llvm.is_release:
         candidates = _requested_bin_folders(places.llvm)
@@ -105,7 +105,7 @@ def find_llvm(places: SearchPlaces) -> tuple[LlvmInstallation, ...]:
 
 
 def _requested_bin_folders(request: ToolchainRequest) -> Iterator[_Candidate]:
-    """Yield the folder of programs that a prefix, a bin folder or a program represents."""
+    """Yield the program directories for a requested prefix, program directory or program."""
     path = request.path
     if path.is_file():
         folder, suffix = _home(path, _anchor_pattern())
@@ -117,7 +117,7 @@ def _requested_bin_folders(request: ToolchainRequest) -> Iterator[_Candidate]:
 
 
 def _filled_up(folder: Path, source: str) -> Iterator[_Candidate]:
-    """Yield a folder that has clang-22 and mlir-opt, as conda's packages bring them, for each suffix there."""
+    """Yield the directory for each suffix, if it mixes names such as clang-22 and mlir-opt, as conda does."""
     try:
         names = set(os.listdir(folder))  # noqa: PTH208 (names are enough)
     except OSError:
@@ -140,7 +140,7 @@ def _usual_bin_folders(places: SearchPlaces) -> Iterator[_Candidate]:
             yield from _filled_up(folder, _PATH)
         if not suffix and program.name in load_llvm_table().anchors:
             folders.setdefault(program.parent, set()).add(folder)
-    # A profile of Nix brings together what lies in one folder for each package.
+    # A Nix profile contains links to one directory per package.
     yield from ((folder, "", _PATH, False) for folder, homes in folders.items() if len(homes) > 1)
     for prefix in expand(places.root, load_llvm_table().places):
         yield prefix / "bin", "", str(prefix), False
@@ -152,7 +152,7 @@ def _anchor_pattern() -> re.Pattern[str]:
 
 
 def _anchors_on_path(path: Iterable[Path], pattern: re.Pattern[str]) -> Iterator[Path]:
-    """Yield what is named like clang or mlir-opt-22; each folder is read once, links resolved."""
+    """Yield files named like clang or mlir-opt-22. Each directory is resolved and read once."""
     anchors = load_llvm_table().anchors
     for folder in dict.fromkeys(Path(os.path.realpath(entry)) for entry in path):
         try:
@@ -164,10 +164,10 @@ def _anchors_on_path(path: Iterable[Path], pattern: re.Pattern[str]) -> Iterator
 
 
 def _home(program: Path, pattern: re.Pattern[str]) -> tuple[Path, str]:
-    """Return the folder a program really lies in, and the suffix that its fellows bear.
+    """Return the directory of a program after resolving links, and the suffix of the programs there.
 
-    `/usr/bin/clang-22` is a link into `/usr/lib/llvm-22/bin`, where the plain names are. A name
-    that links to something else, as ccache's do, stays where it is.
+    `/usr/bin/clang-22` is a link to `/usr/lib/llvm-22/bin`, which has names without a suffix. A link
+    to another program, such as ccache, is not resolved.
     """
     real = program.resolve()
     match = pattern.fullmatch(real.name)
@@ -179,7 +179,7 @@ def _home(program: Path, pattern: re.Pattern[str]) -> tuple[Path, str]:
 
 
 def expand(root: Path, patterns: Iterable[str]) -> Iterator[Path]:
-    """Yield the folders that match the absolute patterns below `root`, the highest number first."""
+    """Yield the directories below `root` that match the absolute patterns, the highest version first."""
     for pattern in patterns:
         folders = [path for path in paths_like(root, pattern.lstrip("/")) if path.is_dir()]
         yield from sorted(folders, key=lambda path: _numbers(path.name), reverse=True)
@@ -190,10 +190,10 @@ def _numbers(name: str) -> tuple[int, ...]:
 
 
 def find_cuda(places: SearchPlaces) -> tuple[CudaInstallation, ...]:
-    """Return the installations of CUDA, best first; starts no program.
+    """Return the CUDA installations, the preferred one first, without starting a program.
 
-    Where one was asked for, that one only. Order: PATH, the usual places, the nvidia wheels. What
-    lies on PATH without libdevice is a script or a link that calls a toolkit elsewhere.
+    If one was requested, only that one is returned. The order is PATH, default locations, NVIDIA's
+    wheels. An entry of PATH without libdevice is ignored: it is a wrapper of another toolkit.
     """
     found = _inspect_each(
         _cuda_roots(places), lambda root, source: toolchain_cuda.inspect_cuda(root, source=source)
@@ -222,7 +222,7 @@ def _cuda_roots(places: SearchPlaces) -> Iterator[tuple[Path, str]]:
 
 
 def find_rocm(places: SearchPlaces) -> tuple[RocmInstallation, ...]:
-    """Return the ROCm device libraries, best first; where a folder was asked for, that one only."""
+    """Return the ROCm installations, the preferred one first; only the requested one, if any."""
     if places.rocm is not None:
         roots = iter([(places.rocm.path, places.rocm.source)])
     else:
@@ -238,7 +238,7 @@ def find_rocm(places: SearchPlaces) -> tuple[RocmInstallation, ...]:
 def _inspect_each(
     roots: Iterable[tuple[Path, str]], inspect: Callable[[Path, str], _Found | None]
 ) -> tuple[_Found, ...]:
-    """Inspect every root once, links resolved."""
+    """Inspect every root once, after resolving links."""
     sources: dict[Path, str] = {}
     for root, source in roots:
         sources.setdefault(root.resolve(), source)

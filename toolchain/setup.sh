@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install what mlir-offload needs on Debian 12: LLVM packages by apt, and a virtual environment.
-# May be run again: what is there already is left alone.
+# Install the requirements of mlir-offload on Debian 12: LLVM packages with apt, and a virtual environment.
+# The script can be run again; it changes nothing that is already installed.
 #
 # usage: toolchain/setup.sh run     one LLVM release, to compile and run programs
 #        toolchain/setup.sh test    every release that the tests use
@@ -47,7 +47,7 @@ if [ -n "$missing" ]; then
     command -v sudo >/dev/null || { say "not root and no sudo: install these packages first"; exit 3; }
   fi
   export DEBIAN_FRONTEND=noninteractive
-  # The tests start their servers by themselves, on ports of their own; as services nobody needs them.
+  # Do not start the packages' services: the tests start their own servers on other ports.
   policy=/usr/sbin/policy-rc.d
   if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
@@ -55,7 +55,7 @@ if [ -n "$missing" ]; then
     trap '$as_root rm -f "$policy"' EXIT
   fi
   $as_root apt-get update -qq >&2
-  # Not every recommended package is wanted: they are a gigabyte of documentation and editors.
+  # Skip recommended packages: a gigabyte of documentation and editors.
   # shellcheck disable=SC2086
   $as_root apt-get install -y -qq --no-install-recommends $missing >&2
 fi
@@ -69,7 +69,7 @@ stamp=$(cat "$root/pyproject.toml" "$lock" "$0" | cksum)$extras
 pip() { "$venv/bin/python" -m pip "$@" --quiet --disable-pip-version-check >&2; }
 if [ "$(cat "$venv/mlir-offload.stamp" 2>/dev/null)" != "$stamp" ]; then
   say "installing mlir-offload$extras into $venv"
-  # The first line of the lock file names the Python and the machine that it is for.
+  # The first line of the lock file contains the Python version and the machine type.
   this=$("$venv/bin/python" -c 'import platform, sys; print("# Python %d.%d," % sys.version_info[:2], platform.machine())')
   if [ -n "$extras" ] && [ "$(head -n 1 "$lock" | cut -d ';' -f 1)" = "$this" ]; then
     pip install --require-hashes --no-deps --requirement "$lock"

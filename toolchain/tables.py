@@ -1,7 +1,7 @@
-"""Tables and JSON as values: the YAML tables of the package, rows learned from tools, plain data as Struct types.
+"""Read the YAML tables of the package, add rows learned from tools, and convert plain data to Struct types.
 
-Rows are learned from the tools of builds of LLVM that the tables do not know. A process knows one build of each
-release: two that differ cannot be distinguished by their number.
+Rows are learned from the tools of LLVM builds that the tables do not contain. A process uses one build of each
+major release, because the tables distinguish builds only by this number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 
 SOURCE = "learned from its tools"
 LEARNED = "MLIR_OFFLOAD_LEARNED"
-"""The variable that holds learned rows as JSON, or names a file of them."""
+"""The environment variable with learned rows as JSON, or with the name of a JSON file."""
 _LARGEST = 1 << 16
 _NOT_ALWAYS = {
     "offload_abi.linked_images.host": "which images a device link takes for the CPU",
@@ -45,12 +45,12 @@ _NEWEST = 999
 
 
 def load_table(package: str, name: str) -> dict[str, Any]:
-    """Read `data/<name>.yaml` of the package (`mlir_offload.toolchain`, for example).
+    """Read `data/<name>.yaml` of a package, such as `mlir_offload.toolchain`.
 
-    Raises ValueError where the file is not a mapping: the table itself is wrong, which is a bug.
+    Raises ValueError if the file is not a mapping, which is a bug.
     """
-    # The packages lie side by side, as folders in a checkout too. importlib.resources would cost
-    # each start of the compiler 9 ms.
+    # The packages are sibling directories, also in a checkout. Importing importlib.resources takes
+    # 9 ms.
     packages = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 (for each of nine tables)
     table = _load(Path(f"{packages}/{package.rpartition('.')[2]}/data/{name}.yaml"))
     if not isinstance(table, dict):
@@ -60,10 +60,10 @@ def load_table(package: str, name: str) -> dict[str, Any]:
 
 
 def _load(file: Path) -> object:
-    """Read a file of YAML, or what was kept of the last reading.
+    """Read a YAML file, or the cached result.
 
-    Loading the reader of YAML would cost each start of the compiler 20 ms. As Python does with its
-    own modules, the result lies in `__pycache__` for as long as the file has the same time and size.
+    Importing the YAML reader takes 20 ms. Like Python's bytecode, the result is cached in
+    `__pycache__`. It is valid while the modification time and the size of the file are the same.
     """
     status = file.stat()
     stamp = (sys.hexversion, status.st_mtime_ns, status.st_size)
@@ -83,11 +83,11 @@ def _parse(text: str) -> Any:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(text, Loader=loader)  # noqa: S506 (a safe loader, in C where there is one)
+    return yaml.load(text, Loader=loader)  # noqa: S506 (a safe loader, in C if there is one)
 
 
 def _replace(file: Path, content: bytes) -> None:
-    """Write a file in one rename: other processes read it meanwhile."""
+    """Write a file atomically, because other processes may read it."""
     file.parent.mkdir(exist_ok=True)
     beside = file.with_name(f"{file.name}.{os.getpid()}")
     try:
@@ -97,28 +97,29 @@ def _replace(file: Path, content: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
-# With the first value of a type msgspec 0.22 reads the annotations, which runs Python code, and remembers
-# the half-read type meanwhile: a second thread that converts to it then ends with a segmentation fault.
+# For the first value of a type msgspec 0.22 evaluates the annotations, which runs Python code, and stores the
+# incomplete type before that. If a second thread uses the type then, it crashes with a segmentation fault.
 _READING = threading.Lock()
 
 
 def converted(value: object, kind: type[T]) -> T:
-    """Return plain data as the type, without changing values. Raises msgspec.ValidationError."""
+    """Convert plain data to the type, without coercion. Raises msgspec.ValidationError."""
     with _READING:
         return msgspec.convert(value, kind, strict=True)
 
 
 def decoded(text: str | bytes, kind: type[T]) -> T:
-    """Return JSON as the type. Raises msgspec.DecodeError, RecursionError for a text nested too deep."""
+    """Decode JSON to the type. Raises msgspec.DecodeError, or RecursionError if it is nested too deeply."""
     with _READING:
         return msgspec.json.decode(text, type=kind)
 
 
 class LearnedRelease(Struct, frozen=True, forbid_unknown_fields=True):
-    """The rows of one build: what it calls itself, the identity of its tools, the release it is nearest to.
+    """The rows of one build, with its version, the identity of its tools, and the nearest known release.
 
-    `probes` is how many programs were run. `assumed` are parts that could not be learned, each with the
-    reason: they are as in the nearest release. `refused` says what is known and cannot be followed.
+    `probes` is the number of programs that were run. `assumed` are the parts that could not be learned
+    and are taken from the nearest release, with the reasons. `refused` are differences that the driver
+    does not support.
     """
 
     version: str
@@ -132,17 +133,17 @@ class LearnedRelease(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def text(self) -> str:
-        """Return it as JSON on one line; equal rows give equal text."""
+        """Return the release as JSON on one line; equal rows have equal text."""
         return msgspec.json.encode(self, order="deterministic").decode()
 
     @property
     def row_text(self) -> str:
-        """Return the rows alone as JSON: what results depend on."""
+        """Return only the rows as JSON. Results depend on nothing else."""
         return msgspec.json.encode(self.rows, order="deterministic").decode()
 
     @property
     def assumption(self) -> str:
-        """Return what was not learned but taken from the nearest release."""
+        """Return a message about the parts that are taken from the nearest release."""
         lists = {learned_row.list_of(row) for row in self.rows}
         missing = (text for name, text in _NOT_ALWAYS.items() if name not in lists)
         parts = "; ".join((*missing, *self.assumed))
@@ -155,7 +156,7 @@ class LearnedRelease(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     def with_more(self, other: LearnedRelease) -> LearnedRelease:
-        """Return the rows of both; where both have a list, the other's counts."""
+        """Return the rows of both releases; for a list that both have, `other` takes precedence."""
         rows = {learned_row.list_of(row): row for row in (*self.rows, *other.rows)}
         assumed = tuple(dict.fromkeys((*self.assumed, *other.assumed)))
         refused = tuple(dict.fromkeys((*self.refused, *other.refused)))
@@ -165,7 +166,7 @@ class LearnedRelease(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_learned(text: str | bytes, location: str) -> LearnedRelease:
-    """Return what LearnedRelease.text wrote. Raises VerificationError for anything else."""
+    """Parse the output of LearnedRelease.text. Raises VerificationError if it is invalid."""
     hint = "write it again with 'mlir-offload learn --json'"
     if len(text) > _LARGEST:
         msg = f"learned rows of {len(text)} bytes: more than {_LARGEST}"
@@ -186,21 +187,21 @@ _FORGET: list[Callable[[], None]] = []
 
 
 def table_cache(function: Callable[P, T]) -> Callable[P, T]:
-    """Remember what a function takes from tables, until more rows are learned."""
+    """Cache the results of a function that reads tables, until more rows are learned."""
     cached = functools.cache(function)
     _FORGET.append(cached.cache_clear)
 
     @functools.wraps(function)
     def remembered(*arguments: P.args, **named: P.kwargs) -> T:
-        return cached(*arguments, **named)  # type: ignore[arg-type]  # what is not a key fails there
+        return cached(*arguments, **named)  # type: ignore[arg-type]  # an unhashable argument raises TypeError
 
     return remembered
 
 
 def learn_release(release: LearnedRelease) -> None:
-    """Let the tables have these rows from now on.
+    """Add the rows to the tables of this process.
 
-    Raises CompatibilityError where another build of that number is in use and its rows differ.
+    Raises CompatibilityError if another build of the same major release is in use and its rows differ.
     """
     known = _KNOWN.get(release.major)
     if known is not None and known.identity != release.identity:
@@ -214,7 +215,7 @@ def learn_release(release: LearnedRelease) -> None:
 
 @contextlib.contextmanager
 def for_now(release: LearnedRelease) -> Iterator[None]:
-    """Let the tables have these rows too until the block ends, and forget all that is learned in it."""
+    """Add the rows to the tables until the end of the block. Rows learned in the block are removed too."""
     known = dict(_KNOWN)
     learn_release(release)
     try:
@@ -227,7 +228,7 @@ def for_now(release: LearnedRelease) -> Iterator[None]:
 
 
 def check_equal(one: LearnedRelease, other: LearnedRelease, where: str = "") -> None:
-    """Raise CompatibilityError where a list that both have learned differs."""
+    """Raise CompatibilityError if a list that both have differs."""
     own = {learned_row.list_of(row): row for row in one.rows}
     for row in other.rows:
         name = learned_row.list_of(row)
@@ -238,24 +239,24 @@ def check_equal(one: LearnedRelease, other: LearnedRelease, where: str = "") -> 
 
 
 def known_release(major: int) -> LearnedRelease | None:
-    """Return what was learned of a release in this process."""
+    """Return the learned rows of a major release in this process, None if there are none."""
     return _KNOWN.get(major)
 
 
 def learned_releases() -> tuple[LearnedRelease, ...]:
-    """Return all that was learned in this process, the oldest release first."""
+    """Return all learned releases of this process, oldest first."""
     return tuple(_KNOWN[major] for major in sorted(_KNOWN))
 
 
 def forget_learned() -> None:
-    """Let the tables be as they are shipped."""
+    """Remove all learned rows from the tables."""
     _KNOWN.clear()
     for forget in _FORGET:
         forget()
 
 
 def with_learned(name: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table with the rows that were learned, each for its release alone."""
+    """Return a table with the learned rows. Each one applies only to its own release."""
     whole = dict(table)
     for release in learned_releases():
         for row in release.rows_of(name):
@@ -276,7 +277,7 @@ def _with_row(
     rows = list(table.get(first, ()))
     older = [known for known in rows if known["since"] < major]
     newer = [known for known in rows if known["since"] > major]
-    # What was learned of one build says nothing of the release behind it.
+    # A learned row does not apply to the next release: that one gets a copy of the row before.
     as_before = [known for known in rows if known["since"] <= major][-1:]
     if not newer or newer[0]["since"] > major + 1:
         newer = [*({**known, "since": major + 1} for known in as_before), *newer]

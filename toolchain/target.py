@@ -1,4 +1,4 @@
-"""Device kinds, architectures and targets, as LLVM spells them, and the workgroup memory of an architecture."""
+"""Device kinds, architectures and targets with LLVM's names, and workgroup memory limits."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ NVPTX_TRIPLE = "nvptx64-nvidia-cuda"
 AMDGPU_TRIPLE = "amdgcn-amd-amdhsa"
 SPIRV_TRIPLE = "spirv64-unknown-unknown"
 HOST = "host"
-"""The word of `--offload-arch=` for the CPU."""
+"""The value of `--offload-arch=` for the CPU."""
 SPIRV = "spirv64"
-"""The word of `--offload-arch=` for what takes SPIR-V, as Intel GPUs do."""
+"""The value of `--offload-arch=` for devices that accept SPIR-V, such as Intel GPUs."""
 SM = pattern(r"sm_(\d{2,3})([af]?)")
-"""The form of an NVIDIA architecture."""
+"""An NVIDIA architecture."""
 TARGET_ID = pattern(r"(gfx(?:\d+(?:-\d+)*-generic|\d{1,2}[0-9a-f]{2}))((?::[a-z0-9]+[+-])*)")
-"""The form of an AMD GPU with features: `gfx90a:sramecc+:xnack-`."""
+"""An AMD target ID: `gfx90a:sramecc+:xnack-`."""
 
 
 class Kind(str):
-    """The name of a device kind: that of the offload kind of its images (`llvm/Object/OffloadBinary.h`).
+    """The name of a device kind, usually that of the `OffloadKind` (`llvm/Object/OffloadBinary.h`) of its images.
 
-    Only registered names are kinds, each of them one object. Raises ValueError for another name.
+    Each registered name is one object. Raises ValueError for a name that is not registered.
     """
 
     __slots__ = ()
@@ -58,10 +58,10 @@ _CPP_SUFFIXES: dict[str, Kind] = {}
 
 
 def register_kind(name: str, module: str, cpp_suffix: str = "", offload_kind: str = "") -> Kind:
-    """Add a device kind, which one module of this name in each layer knows; return it.
+    """Register and return a device kind. A module of this name in each layer implements it.
 
-    Files of C++ with kernels for it end in `cpp_suffix`, if there are any. LLVM's containers and
-    entries name its images by `offload_kind`, which is its name if none is given.
+    `cpp_suffix` is the extension of C++ files with kernels for it, if any. `offload_kind` is the
+    offload kind of its images in LLVM's containers and entries, by default its name.
     """
     kind = _KNOWN.setdefault(name, str.__new__(Kind, name))
     _MODULES[kind] = module
@@ -78,20 +78,20 @@ Kind.SYCL = register_kind("sycl", "spirv")
 
 
 def all_kinds() -> tuple[Kind, ...]:
-    """Return the device kinds in the order in which they are listed."""
+    """Return the device kinds in the order of registration."""
     return tuple(_MODULES)
 
 
 def cpp_suffixes() -> Mapping[str, Kind]:
-    """Return the device kinds by the suffixes of C++ files with kernels for them."""
+    """Return the device kind for each extension of C++ files with kernels."""
     return dict(_CPP_SUFFIXES)
 
 
 class Registry(Generic[T]):
-    """The modules of one layer that know a device kind each, loaded when they are first asked.
+    """The implementations of all device kinds in one layer, each loaded on first use.
 
-    The module of a kind is that of its registered name in the package of the layer, unless the name
-    is a full one with a place for the layer (`plugin.{layer}`). Its `KIND` is what it knows.
+    The module of a kind has the registered name, in the package `kind` of the layer. A name with
+    `{layer}` (`plugin.{layer}`) is a full module name. `KIND` in the module is the implementation.
     """
 
     def __init__(self, layer: str) -> None:
@@ -99,7 +99,7 @@ class Registry(Generic[T]):
         self._loaded: dict[Kind, T] = {}
 
     def module(self, kind: Kind) -> str:
-        """Return the name of the module that knows a kind."""
+        """Return the name of the module that implements a kind."""
         name = _MODULES[kind]
         if "{layer}" in name:
             return name.format(layer=self._layer)
@@ -115,11 +115,11 @@ class Registry(Generic[T]):
 
 
 class DeviceKind:
-    """What LLVM and the command line say of a device kind: its names, its triple, its architectures.
+    """The names, the triple and the architectures of a device kind.
 
-    `word` is what MLIR_OFFLOAD_DEVICE calls its devices (runtime/device_name.c), `arch_hint` how an
-    architecture is named, `example` an architecture that every release knows; code of an `is_cpu` kind
-    runs on the CPU, in the memory of the program.
+    `word` is the name of its devices in MLIR_OFFLOAD_DEVICE (runtime/device_name.c), `arch_hint` the
+    form of an architecture for hints, `example` an architecture that every release supports. Code of
+    an `is_cpu` kind runs on the CPU, in the memory of the program.
     """
 
     name: Kind
@@ -128,12 +128,12 @@ class DeviceKind:
     arch_hint: str
     example: str
     title: str
-    """Who runs its code, as one reads it: `the CPU`."""
+    """Its devices in messages: `the CPU`."""
     is_cpu = False
     uses_cuda = False
-    """Whether its code is made with a CUDA toolkit."""
+    """Whether a CUDA toolkit generates its code."""
     uses_rocm = False
-    """Whether its code is made with ROCm's device libraries."""
+    """Whether its code is linked with ROCm's device libraries."""
 
     @property
     def triple(self) -> str:
@@ -142,36 +142,36 @@ class DeviceKind:
 
     @property
     def offload_kind(self) -> str:
-        """Return the offload kind that LLVM's containers and entries name its images by."""
+        """Return the offload kind of its images in LLVM's containers and entries."""
         return _OFFLOAD_KINDS[self.name]
 
     def holds(self, _triple: str, /) -> bool:
-        """Return whether an image of its offload kind and of a triple is one for these devices."""
+        """Return whether an image with its offload kind and this triple is for these devices."""
         return True
 
     def parse(self, word: str) -> Target | None:
-        """Return the target that a word of `--offload-arch=` names, if it is one of this kind."""
+        """Return the target for a value of `--offload-arch=`, None if it is of another kind."""
         if self.arch_form.fullmatch(word) is None:
             return None
         return Target(self.name, self.triple, self.normalize(word))
 
     def normalize(self, arch: str, /) -> str:
-        """Return an architecture as clang and the runtime spell it."""
+        """Return an architecture in the spelling of clang and the runtime."""
         return arch
 
     def spelling(self, arch: str, /) -> str:
-        """Return how `--offload-arch=` spells the target of an architecture."""
+        """Return the value of `--offload-arch=` for an architecture."""
         return arch
 
     def container_arch(self, arch: str, /) -> str:
-        """Return how a container names the architecture of an image."""
+        """Return the name of the architecture in containers."""
         return arch
 
     def check_archs(self, _archs: Sequence[str], /) -> None:
-        """Raise UsageError for architectures that no program holds together."""
+        """Raise UsageError for architectures that cannot be combined in one program."""
 
     def runs(self, _code_arch: str, _arch: str, /) -> bool:
-        """Return whether a device of an architecture (the second) runs code of another one."""
+        """Return whether a device of `_arch` runs code for `_code_arch`."""
         return True
 
 
@@ -179,51 +179,51 @@ DEVICE_KINDS = Registry[DeviceKind]("toolchain")
 
 
 def device_kind(kind: Kind) -> DeviceKind:
-    """Return what LLVM and the command line say of a device kind."""
+    """Return the names, the triple and the architectures of a device kind."""
     return DEVICE_KINDS[kind]
 
 
 def uses_cuda(kinds: Collection[Kind]) -> bool:
-    """Return whether code for one of the kinds is made with a CUDA toolkit."""
+    """Return whether a CUDA toolkit generates the code of one of the kinds."""
     return any(device_kind(kind).uses_cuda for kind in kinds)
 
 
 def uses_rocm(kinds: Collection[Kind]) -> bool:
-    """Return whether code for one of the kinds is made with ROCm's device libraries."""
+    """Return whether code of one of the kinds is linked with ROCm's device libraries."""
     return any(device_kind(kind).uses_rocm for kind in kinds)
 
 
 def uses_processor(kinds: Collection[Kind]) -> bool:
-    """Return whether code for one of the kinds is for the processor of this machine."""
+    """Return whether one of the kinds is the CPU."""
     return any(device_kind(kind).is_cpu for kind in kinds)
 
 
 def kind_of_triple(triple: str) -> Kind | None:
-    """Return the device kind whose code is for a triple; None for that of another host."""
+    """Return the device kind with a triple, None if there is none."""
     return next((kind.name for kind in DEVICE_KINDS if kind.triple == triple), None)
 
 
 def kind_of_image(offload_kind: str, triple: str) -> Kind | None:
-    """Return the device kind of an image by what its container says; the last one that claims it."""
+    """Return the device kind of an image by its offload kind and triple; the last registered match."""
     return _claiming(offload_kind, triple, all_kinds())
 
 
 @cache
 def _claiming(offload_kind: str, triple: str, kinds: tuple[Kind, ...]) -> Kind | None:
-    # A link of many objects asks for each image.
+    # Cached, because a link calls this for each image.
     named = (kind for kind in reversed(kinds) if _OFFLOAD_KINDS[kind] == offload_kind)
     return next((kind for kind in named if device_kind(kind).holds(triple)), None)
 
 
 class Target(Struct, frozen=True, order=True):
-    """What a device image is made for: device kind, target triple, architecture."""
+    """The target of a device image: device kind, target triple, architecture."""
 
     kind: Kind
     triple: str
     arch: str
 
     def __str__(self) -> str:
-        """Return the spelling of `--offload-arch=`."""
+        """Return the value of `--offload-arch=`."""
         return device_kind(self.kind).spelling(self.arch)
 
     @property
@@ -233,14 +233,14 @@ class Target(Struct, frozen=True, order=True):
 
 
 def host_triple() -> str:
-    """Return the target triple of this machine as Debian's clang spells it."""
+    """Return the target triple of this host in the spelling of Debian's clang."""
     return f"{os.uname().machine}-pc-linux-gnu"
 
 
 def parse_offload_arch(name: str) -> Target:
-    """Return the target that one word of `--offload-arch=` names (`native` is resolved earlier).
+    """Return the target for one value of `--offload-arch=` (`native` is resolved before).
 
-    Raises UsageError for a name that is not an architecture of a known kind.
+    Raises UsageError if it is not an architecture of a registered kind.
     """
     for kind in DEVICE_KINDS:
         target = kind.parse(name)
@@ -254,12 +254,12 @@ def parse_offload_arch(name: str) -> Target:
     raise UsageError(msg, hint=f"use {', '.join(hints)}, or native")
 
 
-# Other names of what --offload-arch= has one for.
+# Alternative names, for hints.
 _OTHER_NAMES = {"cpu": HOST, "x86_64": HOST, "x86-64": HOST, "spirv": SPIRV, "opencl": SPIRV}
 
 
 def _meant(name: str) -> str:
-    """Return the architecture whose name is written in another way; empty if there is none."""
+    """Return the architecture that a misspelled name refers to, an empty string if there is none."""
     plain = name.lower().replace("_", "").replace("-", "").replace("compute", "sm")
     number = f"sm_{plain}" if plain.isdecimal() else ""
     for word in (_OTHER_NAMES.get(name.lower(), ""), plain, plain.replace("sm", "sm_", 1), number):
@@ -278,7 +278,7 @@ def sm_number(arch: str) -> int:
 
 
 class WorkgroupLimit(Struct, frozen=True):
-    """The bytes that variables may take, and those that variables and the launch may take together."""
+    """The limit of workgroup memory for variables (`static_bytes`), and for variables and the launch together."""
 
     arch: str
     static_bytes: int
@@ -286,11 +286,11 @@ class WorkgroupLimit(Struct, frozen=True):
 
 
 def find_workgroup_limit(arch: str) -> WorkgroupLimit | None:
-    """Return the limit of an architecture, None where only the machine that runs the program knows it."""
+    """Return the limit of an architecture, None if it is known only at run time."""
     name = arch.partition(":")[0]
     bare = name.rstrip("af") if name.startswith("sm_") else name
     for row in _rows():
-        # A pattern that is a name costs more to compile than to compare.
+        # Comparing a plain name is cheaper than compiling it as a pattern.
         if bare in row["archs"] or any(
             fnmatchcase(bare, one) for one in row["archs"] if "*" in one
         ):

@@ -1,4 +1,4 @@
-"""Programs: whether one can be started, its release and which one was requested; the table of those of LLVM."""
+"""Query programs for their versions, parse toolchain requests, and load the table of LLVM's programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBER = pattern(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 @total_ordering
 class ToolVersion(Struct, frozen=True, eq=False):
-    """A release number, and the text that it was read from, which takes no part in comparisons."""
+    """A release number. `text` is the text that it was parsed from; comparisons ignore it."""
 
     major: int
     minor: int
@@ -54,7 +54,7 @@ class ToolVersion(Struct, frozen=True, eq=False):
 
 
 def parse_version(text: str) -> ToolVersion | None:
-    """Return the first dotted number in `text`, or None where there is none."""
+    """Return the first dotted number in `text`, None if there is none."""
     match = _NUMBER.search(text)
     if match is None:
         return None
@@ -62,12 +62,12 @@ def parse_version(text: str) -> ToolVersion | None:
     return ToolVersion(int(major), int(minor), int(patch or 0), text.strip())
 
 
-# What takes so long to say who it is hangs, on however busy a machine.
+# A program that does not print its version within this time hangs, even on a busy host.
 PROBE_LIMIT_S = 60.0
 
 
 class ProbedVersion(Struct, frozen=True):
-    """What a program answered to `--version`: a version, or None with the reason."""
+    """The result of `--version`: a version, or None with the reason."""
 
     version: ToolVersion | None
     reason: str = ""
@@ -78,13 +78,13 @@ _WILDCARDS = {r"\*": ".*", r"\?": ".", r"\[": "[", r"\]": "]", r"\-": "-"}
 
 
 def is_program(path: Path | str) -> bool:
-    """Say whether the path is a file that this user may start."""
-    # Path.is_file would raise in a folder that this user may not enter.
+    """Return whether the path is a file that this user can execute."""
+    # Path.is_file raises an error if the directory is not accessible.
     return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
 
 
 def paths_like(folder: Path, form: str) -> list[Path]:
-    """Return what `Path.glob` finds below a folder, by patterns that are compiled once and kept."""
+    """Return the results of `Path.glob` in a directory, with cached patterns."""
     found = [str(folder).rstrip("/")]
     for part in form.split("/"):
         if _WILD.isdisjoint(part):
@@ -106,9 +106,9 @@ def _names(folder: str) -> list[str]:
 
 
 def probe_version(runner: Runner, program: Path, pattern: re.Pattern[str]) -> ProbedVersion:
-    """Ask the program for its version; never raises for what the program does.
+    """Query a program for its version. Does not raise if the program fails.
 
-    The first line that `pattern` matches holds the version, from where the match ends.
+    The version is in the first line that `pattern` matches, after the match.
     """
     try:
         completed = runner.run(Command((str(program), "--version"), limit_s=PROBE_LIMIT_S))
@@ -128,14 +128,14 @@ def probe_version(runner: Runner, program: Path, pattern: re.Pattern[str]) -> Pr
 
 
 class ToolchainRequest(Struct, frozen=True):
-    """A value and where it was given: `--llvm=22`, `CUDA_PATH=/opt/cuda`."""
+    """A requested toolchain, and the option or variable: `--llvm=22`, `CUDA_PATH=/opt/cuda`."""
 
     value: str
     source: str
 
     @property
     def is_release(self) -> bool:
-        """Say whether the value is a release number and no path."""
+        """Return whether the value is a release number, not a path."""
         return _RELEASE.fullmatch(self.value) is not None
 
     @property
@@ -145,11 +145,11 @@ class ToolchainRequest(Struct, frozen=True):
 
     @property
     def major(self) -> int | None:
-        """Return the major release asked for, None where a path was given."""
+        """Return the requested major release, None if the value is a path."""
         return int(self.value.split(".")[0]) if self.is_release else None
 
     def is_satisfied_by(self, version: ToolVersion) -> bool:
-        """Say whether the version is the release asked for; every version satisfies a path."""
+        """Return whether the version is the requested release. Every version satisfies a path."""
         if not self.is_release:
             return True
         wanted = [int(part) for part in self.value.split(".")]
@@ -157,7 +157,7 @@ class ToolchainRequest(Struct, frozen=True):
 
 
 def first_request(*given: tuple[str, str]) -> ToolchainRequest | None:
-    """Return the first (name, value) whose value is not empty, as a request named `name=value`."""
+    """Return a request for the first (name, value) with a nonempty value; its source is `name=value`."""
     for name, value in given:
         if value:
             return ToolchainRequest(value, f"{name}={value}")
@@ -165,7 +165,7 @@ def first_request(*given: tuple[str, str]) -> ToolchainRequest | None:
 
 
 class Role(StrEnum):
-    """What an LLVM release is used for."""
+    """A use of an LLVM release."""
 
     LOWER = "lower"
     LINK = "link"
@@ -173,7 +173,7 @@ class Role(StrEnum):
 
 
 class ToolRow(Struct, frozen=True):
-    """A program of LLVM: its role (None: no step depends on it) and its package."""
+    """A program of LLVM: its role (None: no step requires it) and its package."""
 
     name: str
     package_template: str
@@ -183,12 +183,12 @@ class ToolRow(Struct, frozen=True):
     is_optional: bool = False
 
     def package(self, major: int) -> str:
-        """Return the Debian package of that release that ships the program."""
+        """Return the Debian package of a release that contains the program."""
         return self.package_template.format(major=major)
 
 
 class LlvmTable(Struct, frozen=True):
-    """What is known of LLVM releases as installed software; `measured` are those that the tables hold."""
+    """The search paths, programs and packages of LLVM. `measured` are the releases that the tables contain."""
 
     places: tuple[str, ...]
     anchors: tuple[str, ...]
@@ -209,15 +209,15 @@ class LlvmTable(Struct, frozen=True):
     library_package: str
 
     def is_early(self, version: ToolVersion) -> bool:
-        """Say whether a version is that of a release that is being made."""
+        """Return whether a version is that of a development build."""
         return version.major >= self.zero_is_early_since and version.minor == 0
 
     def oldest_release(self, role: Role) -> int:
-        """Return the oldest release that can play the role."""
+        """Return the oldest release that supports the role."""
         return dict(self.oldest)[role]
 
     def tool(self, name: str) -> ToolRow:
-        """Return the row of a program. Raises ValueError for one that the table does not have."""
+        """Return the row of a program. Raises ValueError if the table does not contain it."""
         for row in self.tools:
             if row.name == name:
                 return row
@@ -225,36 +225,36 @@ class LlvmTable(Struct, frozen=True):
         raise ValueError(msg)
 
     def project(self, name: str) -> str:
-        """Return the project of LLVM that builds a program, empty for LLVM itself."""
+        """Return the LLVM project that contains a program, an empty string for LLVM itself."""
         return dict(self.projects).get(name, "")
 
     def serving(self, role: Role, major: int) -> Iterator[ToolRow]:
-        """Yield the programs that the role uses in that release, the optional ones too."""
+        """Yield the programs that the role uses in a release, including optional ones."""
         for row in self.tools:
             if row.role is role and row.since <= major:
                 yield row
 
     def needed(self, role: Role, major: int) -> Iterator[ToolRow]:
-        """Yield the programs that the role cannot do without in that release."""
+        """Yield the programs that the role requires in a release."""
         return (row for row in self.serving(role, major) if not row.is_optional)
 
     def libomptarget_package(self, major: int) -> str:
-        """Return the Debian package with libomptarget of that release, empty where there is none."""
+        """Return the Debian package with libomptarget of a release, an empty string if there is none."""
         templates = [template for since, template in self.omp_packages if since <= major]
         return templates[-1].format(major=major) if templates else ""
 
     def library_directories_of(self, prefix: Path) -> tuple[str, ...]:
-        """Return where the library of a prefix may be: those of the system only for what the system installs."""
+        """Return the directories of libLLVM for a prefix; system directories only for system prefixes."""
         is_of_system = any(fnmatchcase(str(prefix), one) for one in self.system_prefixes)
         return (*self.library_directories, *(self.system_directories if is_of_system else ()))
 
     def library_package_of(self, major: int) -> str:
-        """Return the Debian package with LLVM's C API, empty for a release that is too old."""
+        """Return the Debian package with LLVM's C API, an empty string if the release is too old."""
         is_known = major >= self.library_since
         return self.library_package.format(major=major) if is_known else ""
 
     def packages(self, major: int, roles: Collection[Role] = tuple(Role)) -> tuple[str, ...]:
-        """Return the Debian packages that together play the roles, each once."""
+        """Return the Debian packages for the roles, without duplicates."""
         rows = [row for role in roles for row in self.serving(role, major)]
         return tuple(dict.fromkeys(row.package(major) for row in rows))
 
@@ -266,7 +266,7 @@ def load_llvm_table() -> LlvmTable:
 
 
 def parse_llvm_table(table: Mapping[str, Any]) -> LlvmTable:
-    """Return the checked table. Raises ValueError naming the row that is wrong."""
+    """Parse and check the table. Raises ValueError with the name of an invalid row."""
     parsed = LlvmTable(
         places=_strings(table, "places"),
         anchors=_strings(table, "anchors"),

@@ -1,4 +1,4 @@
-"""MLIR to LLVM: split a GPU program, lower host and device, make device images."""
+"""MLIR to LLVM: split a GPU program, lower host and device code, generate device images."""
 
 from mlir_offload.toolchain import load_on_use
 

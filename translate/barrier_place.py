@@ -1,7 +1,7 @@
-"""Where the barriers of device functions are in the source, brought through mlir-translate to code for the CPU.
+"""Pass the source locations of barriers through mlir-translate, for the CPU target.
 
-A barrier has no operand for it, and without -g no instruction has a location. An attribute of the
-function has them all, in the order in which mlir-translate writes them.
+A barrier has no operand for its location, and without -g instructions have no locations. An attribute
+of the function therefore contains all of them, in the order in which mlir-translate writes barriers.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import Attribute, quoted
 
-# LLVM 19 has a name of its own for the barrier without operands.
+# LLVM 19 has a separate operation for the barrier without operands.
 _BARRIERS = frozenset({"nvvm.barrier", "nvvm.barrier0"})
 _PASSTHROUGH = "passthrough"
 _SEPARATOR = "\n"
 
 
 def mark_barriers(operations: Iterable[Operation], locations: Locations) -> None:
-    """Give each function the places of its barriers, `file:line:column` or nothing."""
+    """Attach the locations of its barriers to each function: `file:line:column`, or empty if unknown."""
     for function in operations:
         places = [locations.of(one) for one in function.walk_inside() if one.name in _BARRIERS]
         if function.name == "llvm.func" and any(places):
@@ -31,7 +31,7 @@ def mark_barriers(operations: Iterable[Operation], locations: Locations) -> None
 
 
 def read_places(attributes: Iterable[str], head: str) -> Iterator[str]:
-    """Yield the places of the barriers of a function, of its head and the attributes of a concealed module."""
+    """Yield the locations of a function's barriers from its head and the attributes of a concealed module."""
     groups = frozenset(word for word in head.split() if word.startswith("#"))
     for line in attributes:
         _, _, rest = line.partition("attributes ")

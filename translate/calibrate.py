@@ -1,4 +1,4 @@
-"""Which passes of a recipe, and which of their options, the mlir-opt of an unknown build has."""
+"""Learn the passes and pass options that the mlir-opt of an unknown build supports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PASS_INDENT = 6
 
 
 def learn_recipe(bench: ProbeBench) -> Learned:
-    """Learn which passes of the nearest release's recipe are not there, of the help of mlir-opt."""
+    """Learn from `mlir-opt --help` which passes of the nearest release's pipeline are missing."""
     text = bench.output("mlir-opt", ("--help",))
     there = {word.partition("=")[0] for word in text.split() if word.startswith("--")}
     if "--canonicalize" not in there:
@@ -25,7 +25,7 @@ def learn_recipe(bench: ProbeBench) -> Learned:
 
 
 def _gone_options(text: str, base: int) -> Iterator[str]:
-    """Yield the options of the recipe that a pass does not have any more: mlir-opt refuses them where they are used."""
+    """Yield a message for each pass option of the pipeline that no longer exists; mlir-opt rejects its use."""
     known = _options(text)
     for name, option in recipe_options(base):
         if option not in known.get(name, {option}):
@@ -34,7 +34,7 @@ def _gone_options(text: str, base: int) -> Iterator[str]:
 
 
 def _options(text: str) -> dict[str, set[str]]:
-    """Return the options of each pass: in the help they stand below it, further to the right."""
+    """Return the options of each pass. In the help they follow the pass, with more indentation."""
     found: dict[str, set[str]] = {}
     own: set[str] = set()
     for indent, name in _LISTED.findall(text):

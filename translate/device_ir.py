@@ -1,4 +1,4 @@
-"""What the LLVM IR of a device module for any GPU needs before its back end compiles it."""
+"""Changes to the LLVM IR of a device module for any GPU before its back end compiles it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from mlir_offload.offload.ir_syntax import is_local, name_of, symbol_of, without_linkage
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.tables import load_table
+from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 LINK_LIBRARY = "-mlink-builtin-bitcode"
-"""The option of `clang -cc1` that links what is called of a library, and makes it internal."""
+"""The option of `clang -cc1` that links the called functions of a library and makes them internal."""
 
 BARRIER_PLACES = "mo.barriers"
-"""The attribute of a function that has the places of its barriers in the source (barrier_place.py)."""
+"""The function attribute with the source locations of its barriers (barrier_place.py)."""
 BARRIER_MARK = ir_pattern(f'"{BARRIER_PLACES}"="`places:string`"` ?`')
 
 _TARGET_LINE = ir_line("target `datalayout|triple` = `rest`\n")
@@ -47,19 +48,19 @@ def _internal_variable(match: re.Match[str]) -> str:
 
 
 def _is_foreign(name: str, words: str) -> bool:
-    """Say whether a variable belongs to LLVM or is defined elsewhere."""
+    """Return whether a variable is one of LLVM's own or is defined in another module."""
     return name.startswith("@llvm.") or words.startswith(("external ", "extern_weak "))
 
 
 def without_barrier_places(text: str) -> str:
-    """Return concealed text without the places of barriers; LLVM takes no group without attributes."""
+    """Remove the locations of barriers from concealed text. LLVM rejects an attribute group that is empty then."""
     if BARRIER_PLACES not in text:
         return text
     return BARRIER_MARK.sub("", text).replace(" = { }", " = { nounwind }")
 
 
 def with_target(text: str, triple: str, layout: str) -> str:
-    """Return the module with this triple and data layout."""
+    """Set the triple and the data layout of the module."""
     target = f'target datalayout = "{layout}"\ntarget triple = "{triple}"\n'
     text = _TARGET_LINE.sub("", text)
     source = _SOURCE_LINE.search(text)
@@ -68,16 +69,22 @@ def with_target(text: str, triple: str, layout: str) -> str:
 
 
 @cache
-def codegen_arguments(llvm_major: int) -> tuple[str, ...]:
-    """Return the arguments of the clang of a release that generates better code for GPUs by them."""
+def codegen_arguments(kind: Kind, llvm_major: int, *, is_bitcode: bool = False) -> tuple[str, ...]:
+    """Return the arguments of clang in a release that improve the code, or the bitcode, for GPUs."""
     rows = load_table("mlir_offload.translate", "device_codegen")["arguments"]
-    return tuple(word for row in rows if llvm_major in row["releases"] for word in row["arguments"])
+    return tuple(
+        word
+        for row in rows
+        if llvm_major in row["releases"] and kind in row["kinds"]
+        if not is_bitcode or row.get("passes", False)
+        for word in row["arguments"]
+    )
 
 
 def calls_others(text: str, *, known: tuple[str, ...] = ()) -> bool:
     """Return whether a module uses a function or a variable that it does not define.
 
-    The names of functions that are defined all the same begin with one of the `known`.
+    Functions whose names begin with one of `known` do not count.
     """
     defined = ("llvm.", *known)
     functions = map(symbol_of, _DECLARED_FUNCTION.findall(text))
@@ -88,17 +95,15 @@ def calls_others(text: str, *, known: tuple[str, ...] = ()) -> bool:
 
 
 def has_bulk_copies(text: str) -> bool:
-    """Return whether a device module copies in bulk, by an intrinsic or by inline PTX."""
+    """Return whether a device module has bulk copies, as intrinsics or inline PTX."""
     return _BULK_COPY in text
 
 
 def with_dynamic_shared(text: str, *, has_bulk_copies: bool = False) -> str:
-    """Return the module with dynamic shared memory of the size that the launch says.
+    """Turn arrays without elements in workgroup memory into external ones, whose size the launch determines.
 
-    Any array of no elements represents it, of whatever type.
-
-    Bulk copies write to multiples of 128 bytes, and swizzled ones to multiples of 1024, which a program
-    cannot ask for.
+    Such an array is the dynamic workgroup memory, whatever its type. Bulk copies require destinations
+    aligned to 128 bytes, swizzled ones to 1024 bytes, which a program cannot specify.
     """
     align = ", align 1024" if has_bulk_copies else r"\g<align>"
     made = rf"\g<name> = external addrspace(3) global [0 x \g<type>]{align}"
@@ -106,11 +111,11 @@ def with_dynamic_shared(text: str, *, has_bulk_copies: bool = False) -> str:
 
 
 def with_alignment(text: str, *, has_bulk_copies: bool = False) -> str:
-    """Return the module with an alignment for each variable that it defines without one.
+    """Add an alignment to each variable that is defined without one.
 
-    LLVM takes variables of more than 16 bytes without an alignment for aligned to 16 bytes
-    (llvm::DataLayout::getPreferredAlign), and loads vectors from them. The NVPTX back end writes the
-    alignment of their type into PTX, which ptxas uses. Bulk copies need 128 bytes in shared memory.
+    LLVM assumes that variables of more than 16 bytes without an alignment are aligned to 16 bytes
+    (llvm::DataLayout::getPreferredAlign), and loads vectors from them. But the NVPTX back end writes the
+    alignment of their type to PTX, which ptxas uses. Bulk copies require 128 bytes in workgroup memory.
     """
 
     def aligned(match: re.Match[str]) -> str:
@@ -134,17 +139,17 @@ def _vector_alignment(variable: str) -> int:
 
 
 def with_flushing_functions(text: str) -> str:
-    """Return the module with functions that take subnormal 32-bit numbers for zero."""
+    """Make all functions flush subnormal f32 numbers to zero."""
     return _DEFINE_END.sub(rf"define \g<head> {_FLUSHING}\g<tail> {{", text)
 
 
 def internalized(
     text: str, kernels: Collection[str], *, convention: str, keeps_functions: bool = False
 ) -> str:
-    """Return the concealed module with nothing but kernels visible, marked by their calling convention.
+    """Give the kernels of a concealed module their calling convention, and make everything else internal.
 
-    Equal names in two modules never meet then. With `keeps_functions` what is external stays so,
-    for files that call it.
+    Equal names in two modules therefore do not collide. With `keeps_functions`, external functions stay
+    external, for other files.
     """
     text = _VARIABLE.sub(_internal_variable, text)
     wanted = frozenset(kernels)

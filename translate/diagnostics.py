@@ -1,4 +1,4 @@
-"""From what mlir-opt and mlir-translate print to errors with their locations, reasons and hints."""
+"""Convert the messages of mlir-opt and mlir-translate to errors with locations, reasons and hints."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _UNKNOWN_PLACE = lazy_pattern(r"^(?:<\w+>|-):\d+:\d+: error: ", re.MULTILINE)
 _UNKNOWN_PASS = lazy_pattern(r"'([\w-]+)' does not refer to a registered pass")
 _UNKNOWN_OPTION = lazy_pattern(r"no such option (\S+)|Unknown command line argument '([^']+)'")
 _REFUSED_PLUGIN = lazy_pattern(r"Failed to load (?:passes|dialect plugin) from '([^']*)'")
-# The parser names the token after the literal.
+# The parser reports this error at the token after the literal.
 _WRONG_LITERAL = "not valid for specified type"
 _UNREGISTERED = "unregistered dialect"
 _PRODUCER = lazy_pattern(r"produced by: (\S+)")
-# What mlir-opt adds to an error: the operation in generic form, which is not what the user wrote, and a
-# list of all that it has.
+# Notes that mlir-opt adds to errors: the operation in generic form, which differs from the source, and the list
+# of all dialects.
 _USELESS_NOTES = ("see current operation", "Available dialects: ")
 _GENERIC = lazy_pattern(r'"(?P<op>[a-z_]\w*\.[\w.]+)"\(.*', re.DOTALL)
 _CRASH_TEXT = "PLEASE submit a bug report"
 _CRASH_STATUS = range(128, 256)
-# How much a misspelled name has to be like the right one.
+# The minimal similarity of a misspelled name, as for difflib.
 _LIKE = 0.7
 
 
@@ -54,14 +54,14 @@ class _Rule(Struct, frozen=True):
     shows_captured: bool
 
 
-# What a parser of an attribute in MLIR says after the error that made it fail, at the word after that.
+# A second error that MLIR's attribute parser reports after the one that made it fail.
 _FOLLOWS = re.compile(r"failed to parse \w+ parameter '\w+' which is to be a `")
 
 
 def condense(completed: Completed, *, source: Path) -> MlirOffloadError:
-    """Return the errors for which mlir-opt or mlir-translate failed on a part of `source`.
+    """Return the errors of mlir-opt or mlir-translate in a part of `source`.
 
-    What it printed stays in the error where the tool, not the program, is to blame.
+    If the cause is the tool and not the program, the error contains the output of the tool.
     """
     has_unknown_place = _UNKNOWN_PLACE.search(completed.stderr) is not None
     said = [
@@ -91,7 +91,7 @@ def condense(completed: Completed, *, source: Path) -> MlirOffloadError:
 def _source_errors(
     completed: Completed, said: Sequence[tool_message.ToolMessage], source: Path
 ) -> Iterator[SourceError]:
-    """Yield the error of each message that is one, with the notes after it."""
+    """Yield one error for each error message, with the notes that follow it."""
     error = None
     for message in said:
         if message.severity is tool_message.Severity.ERROR:
@@ -113,7 +113,7 @@ def _notes(message: tool_message.ToolMessage) -> tuple[Note, ...]:
 
 
 def _without_ir(text: str) -> str:
-    """Return a text with the name of an operation in place of its generic form."""
+    """Replace an operation in generic form by its name."""
     return _GENERIC.sub(lambda match: f"'{match['op']}'", text)
 
 
@@ -136,14 +136,14 @@ def _crash(
 
 
 def _place(completed: Completed) -> str:
-    """Return which half of the program the command works on."""
+    """Return the part of the program that the command lowers, for messages."""
     return (
         "a kernel" if any("gpu.module(" in word for word in completed.command.argv) else "host code"
     )
 
 
 def _tool_error(completed: Completed) -> MlirOffloadError | None:
-    """Return the error of a tool that stopped before it came to the program."""
+    """Return the error of a tool that failed before it read the program, None for other failures."""
     stderr = completed.stderr
     tool = completed.command.argv[0]
     refused = _REFUSED_PLUGIN.search(stderr)
@@ -174,9 +174,10 @@ def _tool_error(completed: Completed) -> MlirOffloadError | None:
 
 
 def _misread(completed: Completed, diagnostic: tool_message.ToolMessage) -> MlirOffloadError:
-    """Return the error for an intermediate text that the next tool does not read.
+    """Return the error for an intermediate file that the next tool does not read.
 
-    This is a fault of ours, unless a plugin's dialect is left, which only the reading mlir-opt loads.
+    This is a bug of the driver, unless an operation of a plugin's dialect is left: only the first
+    mlir-opt loads plugins.
     """
     left = _left_operation(diagnostic) if _UNREGISTERED in diagnostic.text else None
     if left is not None:
@@ -218,7 +219,7 @@ def _source_error(
             source_place.literal_place(source, diagnostic.line, diagnostic.column) or location
         )
     rule, match = _rule_of(diagnostic.text, snippet)
-    # In a region of another operation, a `return` without dialect is one that a missing brace put there.
+    # A `return` without a dialect in a region of another operation is caused by a missing brace.
     if rule is None or match is None or match.groupdict().get("op") == "return":
         wrong_brace = source_place.brace_error(diagnostic, source)
         if wrong_brace is not None:
@@ -245,7 +246,7 @@ def _source_error(
 
 
 def _nearest(names: Mapping[str, str], source: Path, line: int) -> str:
-    """Return the operation, or without one the value, that a misspelled name may mean."""
+    """Return the operation or value that a misspelled name may refer to, an empty string for none."""
     if "op" in names:
         return _nearest_operation(names["op"])
     near = difflib.get_close_matches(
@@ -255,28 +256,28 @@ def _nearest(names: Mapping[str, str], source: Path, line: int) -> str:
 
 
 def _nearest_symbol(name: str, source: Path) -> str:
-    """Return the function or module that a misspelled `@name` may mean; empty if there is none."""
+    """Return the function or module that a misspelled `@name` may refer to, an empty string for none."""
     if not name:
         return ""
     defined = source_place.defined_symbols(source)
     if f"@{name}" in defined:
-        # It exists where the operation cannot refer to it.
+        # The symbol exists, but not in a symbol table that the operation can refer to.
         return ""
     near = difflib.get_close_matches(f"@{name}", defined, 1, _LIKE)
     return near[0] if near else ""
 
 
 def _nearest_operation(name: str) -> str:
-    """Return the operation of the same dialect that has almost this name, empty without one.
+    """Return the operation of the same dialect with a similar name, an empty string for none.
 
-    A name without dialect may be that of any.
+    A name without a dialect may belong to any dialect.
     """
     dialect, dot, word = name.partition(".")
     dialects = load_table("mlir_offload.translate", "operations")["dialects"]
     if not dot:
         return next((f"{one}.{name}" for one, words in dialects.items() if name in words), "")
     known = dialects.get(dialect, ())
-    # One that is listed is not misspelled: another release has it.
+    # A listed name is not misspelled; another release has the operation.
     near = [] if word in known else difflib.get_close_matches(word, known, n=1, cutoff=_LIKE)
     return f"{dialect}.{near[0]}" if near else ""
 

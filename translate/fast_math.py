@@ -1,4 +1,4 @@
-"""The flags of floating-point operations: all of them before any pass (`-ffast-math`), `contract` after the last one."""
+"""Set fast-math flags: all of them before the passes (`-ffast-math`), `contract` after the last pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlir_offload.translate.mlir.syntax import Attribute
 
 _LOWERED_FLAGS = "#llvm.fastmath"
 _CONTRACT = "contract"
-# `fast` is all of them (llvm/IR/FMF.h).
+# `fast` is the set of all flags (llvm/IR/FMF.h).
 _OTHERS = ("nnan", "ninf", "nsz", "arcp", "afn", "reassoc")
 _ALONE = "none"
 _FUSED = frozenset({"llvm.fadd", "llvm.fmul", "llvm.fneg", "llvm.fsub"})
@@ -19,9 +19,9 @@ _FLAGS = frozenset({"#arith.fastmath", _LOWERED_FLAGS})
 
 
 def with_fast_math(text: str) -> str:
-    """Return a program in generic form whose floating-point operations have all fast-math flags.
+    """Set all fast-math flags of the floating-point operations of a program in generic form.
 
-    mlir-opt prints the flags of each operation that can have any, `none` too.
+    mlir-opt prints the flags of each operation that supports them, also `none`.
     """
     module = parse_module(text)
     for operation in module.operation.walk_inside():
@@ -34,7 +34,7 @@ def with_fast_math(text: str) -> str:
 
 
 def set_contraction(operations: Iterable[Operation], contraction: Contraction) -> None:
-    """Change where products and sums may be fused, in lowered operations and those inside of them."""
+    """Set whether products and sums may be fused, in lowered operations and in their regions."""
     if contraction is Contraction.ON:
         return
     for operation in operations:

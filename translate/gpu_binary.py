@@ -1,4 +1,4 @@
-"""A `gpu.binary` that holds device images: `gpu-module-to-binary` made them, or another compiler."""
+"""`gpu.binary` operations with device images from `gpu-module-to-binary` or another compiler."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WORD_BYTES = 8
 
 
 class GpuObject(Struct, frozen=True):
-    """One object of a `gpu.binary`: its bytes, what they are, and the kernels in them."""
+    """One object of a `gpu.binary`: its description, its bytes and its kernels."""
 
     image: PrecompiledImage
     content: bytes
@@ -43,7 +43,7 @@ class GpuObject(Struct, frozen=True):
 
 
 class GpuBinary(Struct, frozen=True):
-    """A `gpu.binary`: its name, its objects, and where it is."""
+    """A `gpu.binary`: its name, its objects and its location."""
 
     name: str
     objects: tuple[GpuObject, ...]
@@ -51,22 +51,22 @@ class GpuBinary(Struct, frozen=True):
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Return the kernels that every object has, whichever GPU runs: they keep their names."""
+        """Return the kernels that all objects contain. They keep their names."""
         first, *others = self.objects
         names = [kernel.name for kernel in first.kernels]
         held = [{kernel.name for kernel in one.kernels} for one in others]
         return tuple(Kernel(name, name) for name in names if all(name in one for one in held))
 
     def signature(self, kernel: str) -> tuple[str, ...]:
-        """Return the types of a kernel's parameters, as the object tells that knows most of them."""
+        """Return the parameter types of a kernel, from an object that contains them if there is one."""
         found = [one for item in self.objects for one in item.kernels if one.name == kernel]
         return parameter_types(min(found, key=lambda one: one.parameters is None))
 
 
 def read_binaries(operations: Iterable[Operation], locations: Locations) -> tuple[GpuBinary, ...]:
-    """Return what each `gpu.binary` holds.
+    """Read each `gpu.binary`.
 
-    Raises SourceError for an object that no link could find a use for, and for kernels of one name.
+    Raises SourceError for an object that the link cannot use, and for duplicate kernel names.
     """
     found = tuple(
         _read_binary(operation, locations.of(operation))
@@ -102,12 +102,12 @@ def _read_binary(operation: Operation, location: str) -> GpuBinary:
 def _selected(
     objects: Sequence[Attribute], handler: Attribute, name: str, location: str
 ) -> Sequence[Attribute]:
-    """Return the objects that the handler leaves: all, as the GPU decides, or the one that it names."""
+    """Return the objects that the offloading handler selects: all, for a choice at run time, or the one it names."""
     wanted = Attribute(handler.body)
     if not handler or (handler.name == _SELECT and not wanted):
         return objects
     if handler.name != _SELECT:
-        msg = f"gpu.binary @{name} has the offloading handler {handler.name}, which only its author knows"
+        msg = f"gpu.binary @{name} has the unsupported offloading handler {handler.name}"
         hint = "leave the handler out: the image for the GPU is chosen when the program runs"
         raise SourceError(msg, hint=hint, location=location)
     if wanted.startswith("#"):
@@ -124,19 +124,19 @@ def _selected(
 
 
 def _read_object(given: Attribute) -> GpuObject:
-    """Read one `#gpu.object`. Raises MlirOffloadError, without a place, for what cannot be used."""
+    """Read a `#gpu.object`. Raises MlirOffloadError, without a location, if it cannot be used."""
     parts = given.body_elements or (given,)
     target = parse_target(parts[0])
     if target is None:
-        msg = f"an object for {parts[0].name} is code for no device that is known here"
-        raise SourceError(msg, hint="known are #nvvm.target and #rocdl.target")
+        msg = f"the target {parts[0].name} of an object is not supported"
+        raise SourceError(msg, hint="supported targets are #nvvm.target and #rocdl.target")
     word, content = _content(parts[-1])
     if content is None:
         msg = "an object without content"
         raise SourceError(msg, hint="make it again with --gpu-module-to-binary")
     data = content.content
     if word == "assembly":
-        # MLIR 19 ends the text with a NUL.
+        # MLIR 19 appends a NUL to the text.
         data = data.rstrip(b"\0")
     image, kernels = read_precompiled(data, target.kind, target.chip, word)
     held = {kernel.name for kernel in kernels}
@@ -148,14 +148,14 @@ def _read_object(given: Attribute) -> GpuObject:
 
 
 def _content(part: Attribute) -> tuple[str, Attribute | None]:
-    """Return the format of an object, and its content: `bin = "..."`, or the content alone."""
+    """Return the format and the content of an object: `bin = "..."`, or only the content."""
     word, equals, content = part.partition(" = ") if not part.startswith('"') else ("", "=", part)
     is_content = equals and content.startswith('"')
     return word or _DEFAULT_WORD, Attribute(content) if is_content else None
 
 
 def _promised(parts: Iterable[Attribute]) -> Iterator[str]:
-    """Return the kernels that the metadata of an object names."""
+    """Return the names of the kernels in the metadata of an object."""
     for part in parts:
         for kernel in attributes_in(part, {_METADATA}):
             yield kernel.body_elements[0].string
@@ -164,7 +164,7 @@ def _promised(parts: Iterable[Attribute]) -> Iterator[str]:
 def check_precompiled_launches(
     operation: Operation, binaries: Mapping[str, GpuBinary], locations: Locations
 ) -> None:
-    """Raise SourceError for a launch with other arguments than a kernel of an object takes."""
+    """Raise SourceError for a launch whose arguments do not match the kernel in an object."""
     for launch, key in launches_in(operation) if binaries else ():
         if key[0] not in binaries:
             continue
@@ -213,7 +213,7 @@ def _other_arguments(
 
 
 def _sizes(types: Iterable[str]) -> tuple[int, ...] | None:
-    """Return the sizes of the arguments that the lowered launch passes; None where not all are known."""
+    """Return the sizes in bytes of the arguments of the lowered launch, None if one is unknown."""
     found: list[int] = []
     for kind in types:
         memref = parse_shaped(kind, "memref")
@@ -230,7 +230,7 @@ def _sizes(types: Iterable[str]) -> tuple[int, ...] | None:
 
 
 def _scalar_bytes(kind: str) -> int:
-    """Return the bytes of a number or pointer; 0 for another type."""
+    """Return the size of a number or pointer in bytes, 0 for another type."""
     if bits := integer_width(kind):
         return 1 << max(0, (bits - 1).bit_length() - 3)
     name = Attribute(kind).name

@@ -1,8 +1,8 @@
 """The device modules of a program, their kernels, and the GPU operations of the host.
 
-A program also launches kernels that another file defines, such as CUDA C++. They are written as
-declarations with `gpu.kernel` in a `gpu.module`: `llvm.func @scale(!llvm.ptr, f32) attributes {gpu.kernel}`.
-MLIR checks neither the number nor the types of what such a kernel is launched with.
+A program can also launch kernels that another file defines, for example in CUDA C++. It declares them
+with `gpu.kernel` in a `gpu.module`: `llvm.func @scale(!llvm.ptr, f32) attributes {gpu.kernel}`.
+MLIR checks neither the number nor the types of the arguments of such a launch.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _PREFIXES = ("gpu.create_", "gpu.destroy_", "gpu.sp", "gpu.sddmm")
 # arguments, stream.
 _GRID_SEGMENT, _BLOCK_SEGMENT = 1, 4
 _ARGUMENT_SEGMENT, _STREAM_SEGMENT = 11, 12
-# Of a function of LLVM IR that clang or a pass of MLIR has made, instead of a mark.
+# The calling convention, which marks kernels in LLVM IR from clang or from an MLIR pass.
 CONVENTION = "CConv"
 _KERNEL_CONVENTIONS = frozenset(
     f"#llvm.cconv<{name}_kernelcc>" for name in ("ptx", "amdgpu", "spir")
 )
-# The property of gpu.func since LLVM 23; before it has gpu.kernel.
+# A property of gpu.func since LLVM 23. Older releases use the attribute gpu.kernel.
 _KERNEL_PROPERTY = "kernel"
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
-# The third byte is 0xEF: as latin-1, and as bytes that are not UTF-8 where it cannot be decoded.
+# The third byte is 0xEF, decoded as latin-1 or with surrogateescape.
 _BYTECODE_MAGIC = ("ML\u00efR", "ML\udcefR")
 
 KernelKey = tuple[str, str]
-"""Names of a gpu.module and of a kernel in it, as the normalised text has them."""
+"""The names of a gpu.module and of a kernel in it, in the outlined program."""
 POINTER_HINT = (
     "pass its pointer, as C++ takes it: memref.extract_aligned_pointer_as_index, "
     "arith.index_cast to i64, llvm.inttoptr"
@@ -59,7 +59,7 @@ POINTER_HINT = (
 
 
 def place_of_kernel(text: str, symbol: str) -> str:
-    """Return `file:line:column` of a kernel of a device module, or an empty string."""
+    """Return `file:line:column` of a kernel in a device module, an empty string if it is unknown."""
     module = parse_module(text)
     functions = (one for one in module.operation.walk_inside() if one.name in _FUNCTIONS)
     found = next((one for one in functions if one.symbol == symbol), None)
@@ -67,20 +67,20 @@ def place_of_kernel(text: str, symbol: str) -> str:
 
 
 class Kernel(Struct, frozen=True):
-    """A kernel: `name` as the program has it, `symbol` as every image and host entry has it."""
+    """A kernel: its `name` in the program, its `symbol` in images and offload entries."""
 
     name: str
     symbol: str
 
 
 class GpuModule(Struct, frozen=True):
-    """A `gpu.module` as a text of its own for mlir-opt: a `builtin.module` that holds only it.
+    """A `gpu.module` as a separate program for mlir-opt: the only operation in a `builtin.module`.
 
-    `needs` names what decides how it is lowered: `subgroup_reduce` where it reduces over a
-    subgroup, `redux` where all of these may become one instruction of sm_80 and later, `division`
-    where it divides rounding up or down, `bf16`, `nvgpu` and `matrix` where it has these. `texts` are those
-    of the other forms that were asked for, by the name of the form. `targets` are those that the
-    program attaches to it; `leaves` the kinds of device that a variant of it serves.
+    `needs` are the properties that determine its passes: `subgroup_reduce` if it has reductions over
+    a subgroup, `redux` if all of them can be one instruction of sm_80 and later, `division` if it
+    divides rounding up or down, `bf16`, `nvgpu` and `matrix` if it uses these. `texts` are the
+    programs in the other requested forms, by the name of the form. `targets` are the target attributes
+    in the program. `leaves` are the device kinds for which another variant of the module is used.
     """
 
     name: str
@@ -93,7 +93,7 @@ class GpuModule(Struct, frozen=True):
 
 
 def kernel_names(module: Operation) -> tuple[str, ...]:
-    """Return the names of the kernels that a `gpu.module` defines, in their order."""
+    """Return the names of the kernels that a `gpu.module` defines, in order."""
     return tuple(
         operation.symbol
         for operation in module.operations
@@ -104,16 +104,16 @@ def kernel_names(module: Operation) -> tuple[str, ...]:
 
 
 def is_kernel(operation: Operation) -> bool:
-    """Say whether a function is marked as a kernel, before or after lowering.
+    """Return whether a function is marked as a kernel, before or after lowering.
 
-    One of the LLVM dialect that returns a value is a device function, whatever its mark.
+    A function of the LLVM dialect that returns a value is a device function, even if it is marked.
     """
     is_lowered = operation.attribute("function_type").startswith("!llvm.func")
     return _has_kernel_mark(operation) and not (is_lowered and function_type(operation)[1])
 
 
 def is_declared_kernel(operation: Operation) -> bool:
-    """Say whether it is a kernel that another file defines; one with a result is an error later."""
+    """Return whether an operation declares a kernel. A declaration with a result is rejected later."""
     is_declared = operation.name in _FUNCTIONS and operation.is_declaration
     return is_declared and _has_kernel_mark(operation)
 
@@ -125,10 +125,10 @@ def _has_kernel_mark(operation: Operation) -> bool:
 
 
 def named_modules(names: Iterable[str], source_text: str) -> frozenset[str]:
-    """Return those of the names that the author of the source gave to a `gpu.module`.
+    """Return the names of the `gpu.module`s that the source itself names.
 
-    The others were made up by outlining, from the name of the function around a `gpu.launch`.
-    Bytecode keeps its strings terminated by NUL.
+    Outlining generates the other names, from the function that contains the `gpu.launch`. In bytecode
+    strings are NUL-terminated.
     """
     if source_text.startswith(_BYTECODE_MAGIC):
         return frozenset(name for name in names if f"{name}\0" in source_text)
@@ -137,7 +137,7 @@ def named_modules(names: Iterable[str], source_text: str) -> frozenset[str]:
 
 
 def _defined_modules(source: str) -> frozenset[str]:
-    """Return the names of modules in the text of a program."""
+    """Return the names of the `gpu.module`s in the text of a program."""
     if "gpu.module" not in source:
         return frozenset()
     found = tokens(source)
@@ -147,7 +147,7 @@ def _defined_modules(source: str) -> frozenset[str]:
         if word == "gpu.module" and name.startswith("@")
     }
     if '"gpu.module"' in found:
-        # In generic form without properties the name follows the region.
+        # In generic form without properties, the name follows the region.
         defined.update(
             Attribute(value).string
             for name, equals, value in zip(found, found[1:], found[2:], strict=False)
@@ -157,9 +157,9 @@ def _defined_modules(source: str) -> frozenset[str]:
 
 
 def rename_kernels(module: Operation, symbols: Mapping[str, str]) -> None:
-    """Give each kernel of a `gpu.module` its symbol.
+    """Rename the kernels of a `gpu.module` to their symbols.
 
-    Kernels that it only declares are the host's business and left out.
+    Declarations of kernels are removed; only the host uses them.
     """
     kept = [operation for operation in module.operations if not is_declared_kernel(operation)]
     module.operations[:] = kept
@@ -172,9 +172,9 @@ def rename_kernels(module: Operation, symbols: Mapping[str, str]) -> None:
 def check_launches(
     operation: Operation, kernels: Mapping[KernelKey, str], locations: Locations
 ) -> None:
-    """Raise SourceError for a launch of what no gpu.module defines as a kernel, or on what is not a stream.
+    """Raise SourceError for a launch of an unknown kernel, or with a stream of the wrong type.
 
-    mlir-opt 22 accepts such launches; at run time they would find nothing, or the wrong stream.
+    mlir-opt 22 accepts such launches. They would fail at run time, or use the wrong stream.
     """
     for launch, launched in launches_in(operation):
         if launched not in kernels:
@@ -189,7 +189,7 @@ def check_launches(
 
 
 def launches_in(operation: Operation) -> Iterator[tuple[Operation, KernelKey]]:
-    """Yield each launch in an operation, and what it launches."""
+    """Yield each launch in an operation, with the kernel that it launches."""
     for inner in operation.walk_inside():
         if inner.name == "gpu.launch_func":
             module, kernel = inner.attribute("kernel").symbols
@@ -199,7 +199,7 @@ def launches_in(operation: Operation) -> Iterator[tuple[Operation, KernelKey]]:
 def rename_launches(
     operation: Operation, modules: Mapping[str, str], kernels: Mapping[KernelKey, str]
 ) -> None:
-    """Let each launch in an operation of the host name the symbols of module and kernel."""
+    """Replace the module and kernel names of all launches in a host operation by their symbols."""
     for launch, key in launches_in(operation):
         module, kernel = key
         symbols = modules.get(module, module), kernels.get(key, kernel)
@@ -207,7 +207,7 @@ def rename_launches(
 
 
 class DeclaredKernel(Struct, frozen=True):
-    """A kernel that another file defines, and the types of its parameters as launches spell them."""
+    """A kernel that another file defines, with its parameter types in the spelling of launches."""
 
     module: str
     name: str
@@ -217,8 +217,8 @@ class DeclaredKernel(Struct, frozen=True):
 def read_declared(module: Operation, locations: Locations) -> tuple[DeclaredKernel, ...]:
     """Return the kernels that a `gpu.module` declares.
 
-    Raises SourceError where one takes what has no counterpart in C++: a memref becomes several
-    arguments.
+    Raises SourceError for a parameter type without a counterpart in C++, such as a memref, which
+    becomes several arguments.
     """
     return tuple(
         _read_declared(module.symbol, operation, locations)
@@ -230,7 +230,7 @@ def read_declared(module: Operation, locations: Locations) -> tuple[DeclaredKern
 def check_declared_launches(
     operation: Operation, declared: Mapping[KernelKey, DeclaredKernel], locations: Locations
 ) -> None:
-    """Raise SourceError for a launch with other arguments than the declared kernel takes."""
+    """Raise SourceError for a launch whose arguments do not match the declared kernel."""
     for launch, launched in launches_in(operation) if declared else ():
         kernel = declared.get(launched)
         if kernel is None:
@@ -261,7 +261,7 @@ def _read_declared(module: str, operation: Operation, locations: Locations) -> D
 
 
 def _plain(kind: str) -> str:
-    """Return a type as the host passes it: index as i64, every pointer alike."""
+    """Return the type that the host passes: i64 for index, `ptr` for every pointer."""
     kind = kind.removeprefix("!llvm.")
     if kind == "index":
         return "i64"
@@ -269,41 +269,41 @@ def _plain(kind: str) -> str:
 
 
 def is_gpu_operation(operation: Operation) -> bool:
-    """Say whether it is an operation that may take and give tokens."""
+    """Return whether an operation supports async tokens as operands and results."""
     return operation.name in _NAMES or operation.name.startswith(_PREFIXES)
 
 
 def dependencies(operation: Operation) -> list[Value]:
-    """Return the tokens that it waits for: its first operands."""
+    """Return the async dependencies of an operation: its operands that are tokens."""
     return [value for value in operation.operands if value.type == TOKEN]
 
 
 def is_async(operation: Operation) -> bool:
-    """Say whether it gives a token."""
+    """Return whether an operation returns a token."""
     return operation.result_types[-1:] == [TOKEN]
 
 
 def is_shared_alloc(operation: Operation) -> bool:
-    """Say whether it allocates memory that host and device share."""
+    """Return whether an operation is a gpu.alloc with `host_shared`."""
     return operation.name == "gpu.alloc" and operation.has("hostShared")
 
 
 def names_stream(operation: Operation) -> bool:
-    """Say whether it is a launch on a stream that the program names: `<%stream : !llvm.ptr>`."""
+    """Return whether an operation is a launch with a stream: `<%stream : !llvm.ptr>`."""
     if operation.name != "gpu.launch_func":
         return False
     return operation.attribute(_SEGMENTS).integers[_STREAM_SEGMENT : _STREAM_SEGMENT + 1] == (1,)
 
 
 def segment(operation: Operation, index: int, count: int = 1) -> tuple[Value, ...]:
-    """Return the operands of some of its segments."""
+    """Return the operands of `count` operand segments from `index` on."""
     sizes = operation.attribute(_SEGMENTS).integers
     start = sum(sizes[:index])
     return operation.operands[start : start + sum(sizes[index : index + count])]
 
 
 def grid_and_block(launch: Operation) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-    """Return how many blocks a `gpu.launch_func` starts in each dimension, and their threads."""
+    """Return the grid and the block dimensions of a `gpu.launch_func`."""
     return segment(launch, _GRID_SEGMENT, 3), segment(launch, _BLOCK_SEGMENT, 3)
 
 
@@ -318,7 +318,7 @@ def argument_types(launch: Operation) -> list[str]:
 
 
 def replace_arguments(launch: Operation, values: Sequence[Value]) -> None:
-    """Give a `gpu.launch_func` other arguments."""
+    """Replace the arguments of a `gpu.launch_func`."""
     sizes = launch.attribute(_SEGMENTS).integers
     start = sum(sizes[:_ARGUMENT_SEGMENT])
     stop = start + sizes[_ARGUMENT_SEGMENT]
@@ -328,7 +328,7 @@ def replace_arguments(launch: Operation, values: Sequence[Value]) -> None:
 
 
 def resize_segment(operation: Operation, index: int, count: int) -> None:
-    """Note another number of operands of a segment, where it has segments."""
+    """Update the size of an operand segment, if the operation has segments."""
     sizes = list(operation.attribute(_SEGMENTS).integers)
     if sizes:
         sizes[index] = count
@@ -336,14 +336,14 @@ def resize_segment(operation: Operation, index: int, count: int) -> None:
 
 
 def depend_on(operation: Operation, tokens: Sequence[Value]) -> None:
-    """Give the operation these tokens as its dependencies."""
+    """Replace the async dependencies of an operation."""
     old = len(dependencies(operation))
     operation.operands = (*tokens, *operation.operands[old:])
     resize_segment(operation, 0, len(tokens))
 
 
 def give_token(operation: Operation, name: str) -> Value:
-    """Make the operation asynchronous, its token so named."""
+    """Make an operation return a token with this name."""
     others = f"{operation.result_text}, " if operation.result_text else ""
     operation.result_text = f"{others}{name}"
     operation.result_types.append(TOKEN)

@@ -1,4 +1,4 @@
-"""How a program comes to GPU functions and launches: a named pipeline, or the user's own passes."""
+"""The passes that create GPU functions and launches: a named pipeline, or passes of the user."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _MAGIC = (
     (b"!<arch>\n", "an archive"),
     (b"\x1f\x8b", "a compressed file"),
 )
-# How text begins that an editor wrote in another encoding; then what writes it without.
+# Byte order marks, their encodings, and commands that convert the file.
 _BYTE_ORDER_MARKS = (
     (b"\xef\xbb\xbf", "UTF-8", r"sed '1s/^\xef\xbb\xbf//'"),
     (b"\xff\xfe", "UTF-16", "iconv -f UTF-16 -t UTF-8"),
     (b"\xfe\xff", "UTF-16", "iconv -f UTF-16 -t UTF-8"),
 )
-# How text of other languages begins, and never MLIR; then what they are, and what to do.
+# Words at the start of lines in other languages but never in MLIR, the language, and a hint.
 _OTHER_TEXT = (
     (
         ("#include ", "#define ", "#pragma "),
@@ -72,10 +72,10 @@ _OTHER_TEXT = (
 
 
 class InputPipeline(Struct, frozen=True):
-    """The passes before a program is split: the user's own, then those of a name.
+    """The passes before a program is split: the passes of the user, then those of the named pipeline `base`.
 
-    `plugins` are shared libraries with passes and dialects; `files` is all that was read for it;
-    `arguments` are more words for mlir-opt.
+    `plugins` are shared libraries with passes and dialects, `files` the files that were read for the
+    pipeline, `arguments` further arguments of mlir-opt.
     """
 
     base: str = DEFAULT_PIPELINE
@@ -86,7 +86,7 @@ class InputPipeline(Struct, frozen=True):
 
 
 class NamedPipeline(Struct, frozen=True):
-    """A row of the table: see there."""
+    """A row of input_pipelines.yaml, which describes the fields."""
 
     name: str
     help: str
@@ -97,26 +97,26 @@ class NamedPipeline(Struct, frozen=True):
 
 
 class Script(Struct, frozen=True):
-    """An entry point of scripts.mlir; see the table."""
+    """An entry point of scripts.mlir; input_pipelines.yaml describes the fields."""
 
     entry: str
     is_on_buffers: bool = False
 
     @property
     def run(self) -> str:
-        """Return the pass that runs it."""
+        """Return the pass that runs the script."""
         return f"{INTERPRETER}{{entry-point={self.entry}}}"
 
 
 @functools.cache
 def pipeline_names() -> tuple[str, ...]:
-    """Return the names that `--pipeline=` takes, in the order of the table."""
+    """Return the names of the pipelines, in the order of the table."""
     return tuple(dict.fromkeys(row["name"] for row in _rows()))
 
 
 @functools.cache
 def load_pipeline(name: str, llvm_major: int) -> NamedPipeline:
-    """Return a pipeline of a release. Raises CompatibilityError for a release older than its rows."""
+    """Return a pipeline for a release. Raises CompatibilityError if the release is older than its rows."""
     rows = [row for row in _rows() if row["name"] == name and int(row["since"]) <= llvm_major]
     if not rows:
         msg = f"--pipeline={name} requires passes that LLVM {llvm_major} does not have"
@@ -133,10 +133,10 @@ def load_pipeline(name: str, llvm_major: int) -> NamedPipeline:
 
 
 def parse_pipeline(text: str) -> InputPipeline:
-    """Return what a name, or a list of passes as mlir-opt takes it, asks for.
+    """Parse the name of a pipeline, or a list of passes in the syntax of mlir-opt.
 
-    A name at the end of a list says what follows the passes; without one it is `gpu`. Raises
-    UsageError for what is not a list of passes.
+    A name at the end of a list is the pipeline that follows the passes, by default `gpu`. Raises
+    UsageError if the text is not a list of passes.
     """
     whole = _ON_MODULE.fullmatch(text.strip())
     passes = MLIR.split_list(whole["passes"] if whole else text)
@@ -150,7 +150,7 @@ def parse_pipeline(text: str) -> InputPipeline:
 
 
 def _check_name(text: str) -> None:
-    """Raise UsageError for a word that is nearly the name of a pipeline."""
+    """Raise UsageError for a misspelled name of a pipeline."""
     import difflib
 
     near = difflib.get_close_matches(text, pipeline_names(), n=1, cutoff=0.75)
@@ -160,11 +160,11 @@ def _check_name(text: str) -> None:
 
 
 def check_passes(passes: Iterable[str], what: str) -> None:
-    """Raise UsageError for a text that is not a pass, as far as that can be determined without mlir-opt."""
+    """Raise UsageError for a text that is not a pass; mlir-opt checks the names of passes later."""
     for name in passes:
         if name in pipeline_names():
-            msg = f"{what}: '{name}' is not the last of the list"
-            raise UsageError(msg, hint="passes come first, then the name of what follows them")
+            msg = f"{what}: '{name}' must be the last in the list"
+            raise UsageError(msg, hint="list the passes first, then the name of a pipeline")
         if not _PASS.fullmatch(name) or not _is_balanced(name):
             msg = f"{what}: '{name}' is not a pass"
             hint = "write passes as for mlir-opt: canonicalize,func.func(affine-loop-tile{tile-size=8})"
@@ -191,9 +191,9 @@ def render_pipeline(
     has_tensors: bool,
     scripts: Sequence[Script] = (),
 ) -> str:
-    """Return the text for `--pass-pipeline=` that runs all of it and `common` where that follows.
+    """Return the value of `--pass-pipeline=` for the pipeline and, unless it is final, the `common` passes.
 
-    `scripts` run behind the user's passes, or where the pipeline has a place for them.
+    `scripts` run after the passes of the user, or at the placeholder `$buffers` of the named pipeline.
     """
     passes = [*pipeline.passes]
     if scripts:
@@ -211,7 +211,7 @@ def render_pipeline(
 
 
 def needed_scripts(content: bytes, name: str, llvm_major: int) -> tuple[Script, ...]:
-    """Return the scripts that a program needs; bytecode does not say."""
+    """Return the scripts that the text of a program requires. Bytecode is not searched."""
     code = _COMMENT.sub(b"", content)
     has_gpu = _GPU_CODE.search(code) is not None
     return tuple(
@@ -225,15 +225,15 @@ def needed_scripts(content: bytes, name: str, llvm_major: int) -> tuple[Script, 
 
 
 def has_tensors(content: bytes) -> bool:
-    """Return whether a program works on tensors; bytecode does not say."""
+    """Return whether the text of a program contains tensors. Bytecode is not searched."""
     return _TENSOR.search(_COMMENT.sub(b"", content)) is not None
 
 
 def detect_pipeline(content: bytes) -> str:
-    """Return the name of the pipeline for a program of which nothing else is known.
+    """Return the default pipeline for a program.
 
-    A program on tensors has no way to code without one; where it has GPU code of its own the user
-    has to say what becomes of the rest, so that nothing moves to the device unasked.
+    A program on tensors requires the tensor pipeline. If it also contains GPU code, the user must
+    select a pipeline, so that the driver does not offload other code implicitly.
     """
     code = _COMMENT.sub(b"", content)
     is_high = _TENSOR.search(code) is not None and _GPU_CODE.search(code) is None
@@ -241,7 +241,7 @@ def detect_pipeline(content: bytes) -> str:
 
 
 def offloadable(content: bytes) -> str:
-    """Return the first operation that `linalg` would make a kernel of, in a program without GPU code."""
+    """Return the first operation that `linalg` would offload, an empty string if the program has GPU code."""
     code = _COMMENT.sub(b"", content)
     found = _PARALLEL.search(code)
     return found[0].decode() if found and not _GPU_CODE.search(code) else ""
@@ -259,9 +259,9 @@ def _table() -> dict[str, Any]:
 
 
 def check_source(path: Path) -> bytes:
-    """Return the content of a program, MLIR text or bytecode.
+    """Read a program, MLIR text or bytecode.
 
-    Raises InputOutputError where it cannot be read, SourceError where it is empty or something else.
+    Raises InputOutputError if the file cannot be read, SourceError if it is empty or not MLIR.
     """
     try:
         content = path.read_bytes()
@@ -306,16 +306,16 @@ def _check_language(content: bytes, path: Path) -> None:
 
 
 INTERPRETER = "transform-interpreter"
-"""The pass that runs the scripts of a program."""
+"""The pass that runs transform scripts."""
 
 _DIALECT = "transform."
 _MODULE = "builtin.module"
 
 
 def drop_scripts(module: Module, locations: Locations, *, are_run: bool) -> None:
-    """Take the scripts out of a program, and modules that hold nothing else.
+    """Remove transform scripts from a program, and modules that contain nothing else.
 
-    Raises SourceError for a script that no pass has run.
+    Raises SourceError for a script that no pass runs.
     """
     scripts = [operation for operation in module.operations if _is_script(operation)]
     left = next((one for one in scripts if one.name != _MODULE or one.operations), None)

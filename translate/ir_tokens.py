@@ -1,4 +1,4 @@
-"""A line of LLVM IR text as tokens, so that strings, comments and quoted names are left alone."""
+"""Tokens of textual LLVM IR, which keep strings, comments and quoted names apart from code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 class TokenKind(Enum):
-    """What a token is; a label ends with its colon, as the name of a metadata field does."""
+    """The kind of a token. A label, and the name of a metadata field, includes its colon."""
 
     COMMENT = auto()
     STRING = auto()
@@ -24,13 +24,13 @@ class TokenKind(Enum):
 
 
 class Token(Struct, frozen=True):
-    """A piece of a line; the texts of all of them are the line."""
+    """A piece of a line. The texts of all tokens add up to the line."""
 
     kind: TokenKind
     text: str
 
     def is_word(self, *texts: str) -> bool:
-        """Say whether it is a bare word, one of these where some are given."""
+        """Return whether the token is a word, and if `texts` are given, one of them."""
         return self.kind is TokenKind.WORD and (not texts or self.text in texts)
 
 
@@ -47,7 +47,7 @@ _TOKEN = re.compile(
 
 
 def tokenize(line: str) -> list[Token]:
-    """Return the tokens of one line (or more): nothing is lost, and no text is an error."""
+    """Return the tokens of one or more lines. Any text can be tokenized without loss."""
     return [
         Token(TokenKind[match.lastgroup or "MARK"], match.group())
         for match in _TOKEN.finditer(line)
@@ -60,7 +60,7 @@ def spell(tokens: Sequence[Token]) -> str:
 
 
 def group_end(tokens: Sequence[Token], start: int) -> int:
-    """Return the place behind the bracket that closes the one at `start`; the end if none does."""
+    """Return the index after the bracket that closes the one at `start`, the end if there is none."""
     closers: list[str] = []
     for place in range(start, len(tokens)):
         text = tokens[place].text
@@ -74,7 +74,7 @@ def group_end(tokens: Sequence[Token], start: int) -> int:
 
 
 def group_start(tokens: Sequence[Token], end: int) -> int:
-    """Return the place of the bracket that the one at `end - 1` closes; that place if it is none."""
+    """Return the index of the opening bracket for the one at `end - 1`, `end - 1` if that is not a bracket."""
     closed = {after: before for before, after in _CLOSING.items()}
     openers: list[str] = []
     for place in range(end - 1, -1, -1):
@@ -89,7 +89,7 @@ def group_start(tokens: Sequence[Token], end: int) -> int:
 
 
 def operands(tokens: Sequence[Token], start: int) -> list[list[Token]]:
-    """Return what is between the commas of the group at `start`, spaces around it left out."""
+    """Split the bracket group at `start` at its commas, without surrounding spaces."""
     end = group_end(tokens, start) - 1
     parts: list[list[Token]] = [[]]
     place = start + 1
@@ -106,7 +106,7 @@ def operands(tokens: Sequence[Token], start: int) -> list[list[Token]]:
 
 
 def trim(tokens: Sequence[Token]) -> list[Token]:
-    """Return tokens without the spaces and comments around them."""
+    """Remove leading and trailing spaces and comments."""
     idle = {TokenKind.SPACE, TokenKind.COMMENT}
     kept = list(tokens)
     while kept and kept[-1].kind in idle:
@@ -117,7 +117,7 @@ def trim(tokens: Sequence[Token]) -> list[Token]:
 
 
 def type_end(tokens: Sequence[Token], start: int) -> int:
-    """Return the place behind the type that begins at `start`: `ptr addrspace(1)`, `<4 x i32>`."""
+    """Return the index after the type at `start`: `ptr addrspace(1)`, `<4 x i32>`."""
     if tokens[start].text in _CLOSING:
         return group_end(tokens, start)
     end = start + 1
@@ -133,7 +133,7 @@ def type_end(tokens: Sequence[Token], start: int) -> int:
 
 
 def remove(tokens: list[Token], start: int, end: int) -> None:
-    """Remove tokens, and a space that would be left over."""
+    """Remove tokens together with one adjacent space."""
     if end < len(tokens) and tokens[end].kind is TokenKind.SPACE and "\n" not in tokens[end].text:
         end += 1
     elif start and tokens[start - 1].kind is TokenKind.SPACE:

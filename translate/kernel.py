@@ -1,9 +1,9 @@
-"""The kernels of a program: what their symbols are, and how they take their parameters.
+"""The kernels of a program: their symbol names, and how their parameters are passed.
 
-A symbol is unique in any program: it contains the hash of a text where the author gave no name. A text that is
-split off still shows where it stood: line numbers, numbers of values and aliases that count on from other
-parts. Without these it changes only where its own code does, so that a cache of compiled parts misses
-nothing else. A kernel takes a memref as the parts of its descriptor that it reads.
+A symbol is unique in any program. If the author did not name the module, it contains a hash of its text. The text of
+a module that is split off depends on its position: on line numbers, and on the numbers of values and aliases.
+`hermetic_text` removes these, so that the text changes only with its own code and caches hit. A kernel takes only
+those parts of a memref descriptor that it reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mlir_offload.translate.mlir.module import Module, parse_module
 from mlir_offload.translate.mlir.operation import Operation, function_type
 from mlir_offload.translate.mlir.syntax import MLIR, Attribute, parse_shaped, replace_names, tokens
 
-# Its lowering for devices stores file, line and function.
+# The device lowering of this operation stores file, line and function.
 _LOCATED = "cf.assert"
 _RESOURCE_USE = "dense_resource<"
 _FUNCTIONS = frozenset({"func.func", "llvm.func"})
@@ -30,11 +30,11 @@ _NAME_BYTES = frozenset(byte for byte in range(128) if chr(byte).isalnum() or ch
 
 
 def hermetic_text(text: str, *, keeps_locations: bool = False) -> str:
-    """Return a program, as mlir-opt prints it in generic form, named by its own content only.
+    """Return a program in generic form with names that depend only on its own content.
 
-    Values, blocks and aliases are numbered anew in the order of their first use; aliases and
-    resources that are not used are left out, and so are source locations, except with
-    `keeps_locations` and where they become part of the code.
+    Values, blocks and aliases are renumbered in the order of their first use. Unused aliases and
+    resources are removed, and also source locations, unless `keeps_locations` is set or a location
+    becomes part of the code.
     """
     module = parse_module(text)
     program = module.operation
@@ -49,9 +49,9 @@ def hermetic_text(text: str, *, keeps_locations: bool = False) -> str:
 
 
 class _Names(Struct):
-    """New names for what the text names, given in the order of their first use.
+    """New names for values, blocks and aliases, in the order of their first use.
 
-    `definitions` are the aliases that are used, each behind those that it needs.
+    `definitions` are the used aliases; each one follows those that it refers to.
     """
 
     aliases: dict[str, str]
@@ -67,7 +67,7 @@ class _Names(Struct):
         if old[0] in "%^":
             new = f"%{len(self._new)}" if old[0] == "%" else f"^bb{len(self._new)}"
         elif old in self.aliases:
-            # An alias may not refer to itself, so that this ends.
+            # The recursion terminates, because aliases are not recursive.
             definition = self.renamed(self.aliases[old])
             new = f"{old[0]}a{len(self.definitions)}"
             self.definitions.append(f"{new} = {definition}")
@@ -82,7 +82,7 @@ def _resources_in(line: str) -> Iterator[str]:
 
 
 def _used_resources(lines: Iterable[str], used: set[str]) -> list[str]:
-    """Return the section of resources without those entries that nothing refers to."""
+    """Remove unused entries from the section of resources."""
     kept: list[str] = []
     for line in lines:
         key, _, value = line.strip().partition(": ")
@@ -98,17 +98,18 @@ def _used_resources(lines: Iterable[str], used: set[str]) -> list[str]:
 
 
 def owner_of(module: Module, source_text: str) -> str:
-    """Return a function that the file exports, or its content if it exports none."""
+    """Return the name of a function that the file exports, or its source text if it exports none."""
     exported = (op.symbol for op in module.operations if _is_exported(op))
     return min(exported, default=source_text)
 
 
 def unit_of(module: Module, device_module: Operation, *, file: str, owner: str) -> str:
-    """Return what names the kernels of a device module: they are unique in any program.
+    """Return the text whose hash makes the kernel names of a device module unique in any program.
 
-    It is made of the file's name, of the device module itself and of its `owner`, a function that the
-    file exports: two files that export one name cannot be linked. So a change of other code keeps the
-    names, and what was compiled stays valid. A file that exports nothing is identified by its content.
+    It consists of the file name, the device module and its `owner`, an exported function of the file.
+    Two files with the same exported function cannot be linked, so the text is unique. If other code
+    changes, the names and cached results stay valid. The `owner` of a file without exported functions
+    is its content.
     """
     text = hermetic_text(module.render_part([device_module]))
     return f"{file}\0{owner}\0{text}"
@@ -130,12 +131,13 @@ def assign_symbols(
     declared: Iterable[KernelKey] = (),
     variants: frozenset[str] = frozenset(),
 ) -> dict[KernelKey, str]:
-    """Return the symbol of each kernel, unique in the program and legal for every target.
+    """Return the symbol of each kernel, which is unique in the program and valid for every target.
 
-    A kernel in a module that the author named keeps its name where no other module of the program
-    has a kernel of that name and NVPTX accepts it. Every other kernel is named after the unit that
-    `unit_of` tells for its module, the module and itself, so that two files outlined from equal
-    sources link. Kernels of one name in `variants`, modules for different GPUs, are one kernel. A declared kernel has the name that the file has that defines it.
+    A kernel in a module that the author named keeps its name if no other module of the program has a
+    kernel of that name and NVPTX accepts it. The name of any other kernel consists of a hash of
+    `unit_of(module)`, the module and the kernel, so that two files outlined from equal sources can be
+    linked. Kernels with one name in `variants`, which are modules for different GPUs, are one kernel. A
+    declared kernel keeps its name, because another file defines it.
     """
     foreign = {key: key[1] for key in declared}
     counts = Counter(kernel for kernels in modules.values() for kernel in kernels)
@@ -166,9 +168,9 @@ def _unit_symbol(unit: str, module: str, kernel: str) -> str:
 
 
 def hex_coded(name: str) -> str:
-    """Return a C identifier: every other byte than letters, digits and underscores in hexadecimal.
+    """Return a C identifier; bytes other than letters, digits and underscores become hexadecimal.
 
-    NVPTX refuses dots and dashes ("Symbol name with unsupported characters").
+    NVPTX rejects dots and dashes ("Symbol name with unsupported characters").
     """
     coded = "".join(
         chr(byte) if byte in _NAME_BYTES else f"_{byte:02x}"
@@ -178,7 +180,7 @@ def hex_coded(name: str) -> str:
 
 
 def host_symbols(modules: Iterable[str]) -> dict[str, str]:
-    """Return for each module the name of what represents it in the host, which needs no quotes."""
+    """Return for each module the symbol of its `gpu.binary` in the host module, which needs no quotes."""
     symbols: dict[str, str] = {}
     taken = set(modules)
     for module in modules:
@@ -191,19 +193,19 @@ def host_symbols(modules: Iterable[str]) -> dict[str, str]:
 
 
 class ParameterTypeError(SourceError):
-    """A `kernel` takes a parameter of a type that its target does not have, found in its LLVM IR."""
+    """A kernel has a parameter type that its target does not support, found in LLVM IR."""
 
     def __init__(self, kernel: str, kind: str, why: str, *, hint: str) -> None:
-        """Name the kernel as its image does."""
+        """Store the symbol of the kernel in the image."""
         super().__init__(f"kernel '{kernel}' has a parameter of type {kind}, {why}", hint=hint)
         self.kernel = kernel
 
 
 class ParameterForm(StrEnum):
-    """How a kernel takes its memrefs.
+    """The form in which a kernel takes memrefs.
 
-    `whole`: as memrefs; `parts`: as the parts of their descriptors, which is what they are lowered to;
-    `needed`: those parts that it reads, if only launches of the same program launch it.
+    `whole`: as memrefs. `parts`: as all parts of their descriptors, which equals the upstream lowering.
+    `needed`: as the parts that it reads; only for kernels that no other file launches.
     """
 
     WHOLE = "whole"
@@ -212,20 +214,20 @@ class ParameterForm(StrEnum):
 
 
 Place = tuple[int, ...]
-"""The place of a part in a descriptor, as llvm.extractvalue has it."""
+"""The position of a part in a descriptor, as in llvm.extractvalue."""
 
 
 def position_of(place: Place) -> dict[str, str]:
-    """Return the place as llvm.extractvalue and llvm.insertvalue have it."""
+    """Return a position as attribute of llvm.extractvalue and llvm.insertvalue."""
     return {"position": f"array<i64: {', '.join(map(str, place))}>"}
 
 
 WIDE = 64
-"""The bits of `index` on the host."""
+"""The width of `index` on the host in bits."""
 ALLOCATED, POINTER, OFFSET = (0,), (1,), (2,)
 _SIZES, _STRIDES = 3, 4
 _GLOBAL = frozenset({"1", "1 : i32", "1 : i64", "#gpu.address_space<global>"})
-# Operations that read no size of a memref, and which of their operands it is.
+# Operations that do not read the sizes of a memref, and the index of the memref operand.
 _ACCESSES = {
     "affine.load": 0,
     "affine.store": 1,
@@ -237,12 +239,12 @@ _ACCESSES = {
     "vector.store": 1,
 }
 _READS = frozenset({"affine.load", "memref.dim", "memref.load", "vector.load"})
-# These read the allocated pointer.
+# Operations that read the allocated pointer.
 _FREES = frozenset({"memref.dealloc", "memref.realloc"})
 
 
 class Descriptor(Struct, frozen=True):
-    """What the type of a memref tells of its descriptor; None for what is known at run time only."""
+    """The parts of a memref descriptor that its type determines; None for parts known only at run time."""
 
     element: str
     sizes: tuple[int | None, ...]
@@ -252,17 +254,17 @@ class Descriptor(Struct, frozen=True):
 
     @property
     def pointer_type(self) -> str:
-        """Return the type of its pointers."""
+        """Return the type of the pointers."""
         return "!llvm.ptr<1>" if self.is_global else "!llvm.ptr"
 
     def struct_type(self, bits: int) -> str:
-        """Return the type that the memref is lowered to, with numbers of some bits."""
+        """Return the struct type of the lowered memref, with integers of `bits` bits."""
         pointer, rank = self.pointer_type.removeprefix("!llvm."), len(self.sizes)
         lists = f", array<{rank} x i{bits}>" * 2 if rank else ""
         return f"!llvm.struct<({pointer}, {pointer}, i{bits}{lists})>"
 
     def places(self) -> Iterator[tuple[Place, int | None]]:
-        """Yield the place of each number in it, and the number if it is known."""
+        """Yield the position of each integer, and its value, None if it is unknown."""
         yield OFFSET, self.offset
         for first, numbers in ((_SIZES, self.sizes), (_STRIDES, self.strides)):
             for index, number in enumerate(numbers):
@@ -270,23 +272,23 @@ class Descriptor(Struct, frozen=True):
 
 
 class Parameter(Struct, frozen=True):
-    """How a memref is passed: which parts of its descriptor; `is_read_only` if the kernel only reads it."""
+    """The parts of a memref descriptor that are passed; `is_read_only` if the kernel only reads the memref."""
 
     descriptor: Descriptor
     parts: tuple[Place, ...]
     is_read_only: bool = False
 
     def part_type(self, place: Place) -> str:
-        """Return the type of a part as it is passed."""
+        """Return the parameter type of a part."""
         return self.descriptor.pointer_type if place in {ALLOCATED, POINTER} else "i64"
 
 
 KernelParameters = tuple[Parameter | None, ...]
-"""How each parameter of a kernel is passed; None for one that is passed as it is."""
+"""The form of each kernel parameter; None for a parameter that is passed unchanged."""
 
 
 def plan_parameters(kernel: Operation, *, only_needed: bool) -> KernelParameters:
-    """Return how a `gpu.func` takes its parameters."""
+    """Return the form of each parameter of a `gpu.func`."""
     names = [one.name for one in kernel.regions[0].blocks[0].arguments]
     inside = kernel.walk_inside()
     frees = any(operation.name in _FREES for operation in inside)
@@ -305,7 +307,7 @@ def plan_parameters(kernel: Operation, *, only_needed: bool) -> KernelParameters
 
 
 def parse_descriptor(kind: str) -> Descriptor | None:
-    """Return what a type tells; None unless it is a memref in memory that a launch can pass."""
+    """Parse a memref type. Return None for other types and for memory spaces that a launch cannot pass."""
     memref = parse_shaped(kind, "memref")
     if memref is None:
         return None

@@ -1,4 +1,4 @@
-"""How MLIR becomes LLVM IR for a device kind: its forms of device modules, the questions, and who answers them."""
+"""The interface of the lowering of a device kind to LLVM IR, and the forms of device modules."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from mlir_offload.toolchain.target import (
     Target,
 )
 
-# What the flags of ROCm's libraries say of the code's own features.
+# The target features that flags of ROCm's libraries imply.
 _FLAG_FEATURES = {"wave64": "+wavefrontsize64", "no_wave64": "-wavefrontsize64"}
 _ABI_UNIT = 100
 
 
 class Contraction(StrEnum):
-    """Where a product and a sum may be fused, named as by clang.
+    """Whether products and sums may be fused (`-ffp-contract=`).
 
-    `on`: where the program allows it, by the flag `contract` of both operations; `off`: nowhere;
-    `fast`: everywhere.
+    `on`: if both operations have the flag `contract`; `off`: never; `fast`: always.
     """
 
     OFF = "off"
@@ -35,38 +34,38 @@ class Contraction(StrEnum):
 
 
 class DeviceForm(Struct, frozen=True):
-    """The dialect that a device module is lowered to, and the threads of a subgroup."""
+    """The dialect that a device module is lowered to, and the subgroup size."""
 
     dialect: str
     subgroup_size: int
 
     def __str__(self) -> str:
-        """Return the name."""
+        """Return the name of the form."""
         return self.name
 
     @property
     def name(self) -> str:
-        """Return the form as a word: `nvvm32`, `rocdl64`."""
+        """Return the name of the form: `nvvm32`, `rocdl64`."""
         return f"{self.dialect}{self.subgroup_size}"
 
     @property
     def is_amdgpu(self) -> bool:
-        """Return whether it is for AMD GPUs."""
+        """Return whether the form is for AMD GPUs."""
         return self.dialect == ROCDL
 
     @property
     def has_assertions(self) -> bool:
-        """Return whether device code has a function that a failed assertion calls."""
+        """Return whether device code can call a function for a failed assertion."""
         return self.dialect == "nvvm"
 
     @property
     def numbers_subgroups_freely(self) -> bool:
-        """Return whether a device may form the subgroups of a block of several dimensions in any order."""
+        """Return whether a device may assign the threads of a multidimensional block to subgroups in any order."""
         return self.dialect == _SPIRV
 
     @property
     def ends_kernel_by_mark(self) -> bool:
-        """Return whether a thread that fails an assertion has to leave its kernel by itself."""
+        """Return whether a thread that fails an assertion must return from its kernel."""
         return self.dialect == _SPIRV
 
 
@@ -82,15 +81,15 @@ FORM_NAMES = tuple(_FORMS)
 
 
 def parse_form(name: str) -> DeviceForm:
-    """Return the form of one of FORM_NAMES."""
+    """Return the form with a name in FORM_NAMES."""
     return _FORMS[name]
 
 
 class DeviceLowering(Struct, frozen=True, order=True):
-    """How a device module is lowered; targets for which it is equal share one lowered text.
+    """The variant of a device lowering. Targets with equal variants share one lowered module.
 
-    `redux`: with the instruction that sm_80 and later reduce by. `chip`: for that AMD GPU. `spirv`: for
-    SPIR-V, which is made of what is lowered for NVIDIA GPUs.
+    `redux`: with the `redux` instruction of sm_80 and later. `chip`: for this AMD GPU. `spirv`: for
+    SPIR-V, which is generated from the lowering for NVIDIA GPUs.
     """
 
     redux: bool = False
@@ -99,7 +98,7 @@ class DeviceLowering(Struct, frozen=True, order=True):
 
     @property
     def suffix(self) -> str:
-        """Return what tells its files from those of another one."""
+        """Return the part of file names that identifies the variant."""
         if self.spirv:
             return ".spirv"
         return f".{self.chip}" if self.chip else ".redux" if self.redux else ""
@@ -113,11 +112,11 @@ class DeviceLowering(Struct, frozen=True, order=True):
 
 
 CALLED_OPERATIONS = frozenset({"gpu.binary", "gpu.launch_func"})
-"""What mlir-translate itself turns into calls of the runtime."""
+"""Operations that mlir-translate translates to calls of the runtime."""
 
 
 class OtherVendor(Struct, frozen=True):
-    """What only LLVM IR for GPUs of another vendor has, their name, and the pass for the own ones."""
+    """A pattern that identifies LLVM IR for another vendor's GPUs, their name, and the pass for this vendor."""
 
     mark: re.Pattern[str]
     name: str
@@ -125,7 +124,7 @@ class OtherVendor(Struct, frozen=True):
 
 
 class TargetAttribute(Struct, frozen=True):
-    """A target attached to a module; empty, and -1, is what the command line says."""
+    """A target attribute of a module. Empty fields, and -1, mean the value of the command line."""
 
     kind: Kind
     chip: str = ""
@@ -137,22 +136,22 @@ class TargetAttribute(Struct, frozen=True):
     abi: str = ""
 
     def is_compatible(self, target: Target) -> bool:
-        """Say whether the module is to be compiled for the target because of this."""
+        """Return whether the attribute selects the module for the target."""
         return self.kind is target.kind and self.chip in {
             "",
             target.arch,
-            # Without the features of a target ID.
+            # The processor of a target ID.
             target.arch.partition(":")[0],
         }
 
     @property
     def code_object(self) -> int:
-        """Return the version of an AMD code object, 0 for the usual one."""
+        """Return the AMD code object version, 0 for the default."""
         return int(self.abi) // _ABI_UNIT if _is_abi(self.abi) else 0
 
     @property
     def all_features(self) -> tuple[str, ...]:
-        """Return the features as LLVM spells them, those that a flag implies as well."""
+        """Return the features in LLVM's spelling, including those that a flag implies."""
         implied = (_FLAG_FEATURES[flag] for flag in self.flags if flag in _FLAG_FEATURES)
         return (*filter(None, self.features.split(",")), *implied)
 
@@ -174,9 +173,9 @@ def _is_abi(text: str) -> bool:
 def compatible_targets(
     attached: Sequence[TargetAttribute], targets: Iterable[Target]
 ) -> tuple[Target, ...]:
-    """Return those of the targets that a module with these attributes is compiled for.
+    """Return the targets for which a module with these attributes is compiled.
 
-    What is attached decides for its own kind only: a module for one GPU runs on the CPU as well.
+    An attribute restricts only the targets of its own kind: a module for one GPU also runs on the CPU.
     """
     pinned = {attribute.kind for attribute in attached}
     return tuple(
@@ -187,41 +186,41 @@ def compatible_targets(
 
 
 def attribute_for(attached: Sequence[TargetAttribute], target: Target) -> TargetAttribute | None:
-    """Return what is attached for a target: what names its chip before what names none."""
+    """Return the target attribute for a target, None if there is none. One with a chip takes precedence."""
     fitting = [attribute for attribute in attached if attribute.is_compatible(target)]
     return max(fitting, key=lambda attribute: bool(attribute.chip), default=None)
 
 
 class KindLowering:
-    """How device modules are lowered for a kind.
+    """The lowering of device modules for a kind.
 
-    These are the answers of a kind whose code is made of what is lowered for an old NVIDIA GPU; `kind/`
-    has those of each.
+    The defaults are for a kind whose code is generated from the lowering for an old NVIDIA GPU. The
+    modules in `kind/` override them.
     """
 
     name: Kind
     target_dialect = ""
-    """The dialect of the target attributes that name its devices: `nvvm` for `#nvvm.target`."""
+    """The dialect of its target attributes: `nvvm` for `#nvvm.target`."""
     target_flags: tuple[str, ...] = ()
-    """The flags that such an attribute may have."""
+    """The flags that its target attributes support."""
 
     other_vendor: OtherVendor | None = None
-    """Whose code a program may bring along under the name of this kind."""
+    """Another vendor whose code may be found in a program for this kind."""
 
     def called_operations(self) -> frozenset[str]:
-        """Return the operations that become calls after the passes."""
+        """Return the operations that are translated to calls after the passes."""
         return CALLED_OPERATIONS
 
     def form(self, _arch: str, /) -> DeviceForm:
-        """Return the form of a device module before its passes."""
+        """Return the form of device modules for an architecture."""
         return NVVM_FORM
 
     def has_bfloat_fma(self, _arch: str, /) -> bool:
-        """Return whether `llvm.fma` of bfloat is rounded once for an architecture."""
+        """Return whether `llvm.fma` of bfloat rounds only once on an architecture."""
         return True
 
     def lowering(self, _needs: Collection[str], _arch: str, /) -> DeviceLowering:
-        """Return how a module with these needs is lowered for an architecture."""
+        """Return the lowering variant of a module with these needs for an architecture."""
         return DeviceLowering()
 
 
@@ -229,22 +228,22 @@ LOWERINGS = Registry[KindLowering]("translate")
 
 
 def form_of(target: Target) -> DeviceForm:
-    """Return the form for a target."""
+    """Return the form of device modules for a target."""
     return LOWERINGS[target.kind].form(target.arch)
 
 
 def forms_of(targets: Iterable[Target]) -> tuple[DeviceForm, ...]:
-    """Return the forms for some targets, each once, in the order of their names."""
+    """Return the forms for the targets, without duplicates, sorted by name."""
     return tuple(map(parse_form, sorted({form_of(target).name for target in targets})))
 
 
 def lowering_for(needs: Collection[str], target: Target) -> DeviceLowering:
-    """Return how a module with these needs is lowered for a target."""
+    """Return the lowering variant of a module with these needs for a target."""
     return LOWERINGS[target.kind].lowering(needs, target.arch)
 
 
 def fuse_bfloat(targets: Iterable[Target], form: DeviceForm) -> bool:
-    """Return whether each target of a form rounds a product and sum of bf16 once."""
+    """Return whether each target of a form rounds a fused product and sum of bf16 only once."""
     return all(
         LOWERINGS[target.kind].has_bfloat_fma(target.arch)
         for target in targets

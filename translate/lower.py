@@ -1,8 +1,8 @@
-"""The calls of mlir-opt and mlir-translate, and the text between them.
+"""The commands of mlir-opt and mlir-translate, and the changes of the text between them.
 
-Half of what a small program costs is the start of mlir-opt and of mlir-translate, so that host text and
-device modules of a small program are joined to one text. Each part stays a module of its own, that of a
-device in a `gpu.module`, which tells mlir-opt what passes it gets.
+For a small program, starting mlir-opt and mlir-translate takes half of the time. Therefore the host module and the
+device modules of a small program are joined to one program. Each part stays a separate module; device modules are in
+a `gpu.module`, which selects their passes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, SPIRV_TRI
 from mlir_offload.translate import (
     barrier_place,
     fast_math,
+    fused_product,
     gpu_module,
     narrow_address,
     narrow_cast,
+    stepped_address,
     thread_range,
 )
 from mlir_offload.translate.input_pipeline import (
@@ -46,15 +48,15 @@ if TYPE_CHECKING:
     from mlir_offload.translate.gpu_module import GpuModule
 
 _MODULE_BEGIN, _MODULE_END = '"builtin.module"(', "})"
-# Else the locations of what is added would name a file of the workspace.
+# Without `loc(unknown)`, the locations of the added operations would contain a temporary file name.
 _HEAD, _TAIL = '"builtin.module"() ({', "}) : () -> () loc(unknown)"
 _DEVICES = '"gpu.module"() <{sym_name = "devices"}> ({'
 _RESOURCES = "{-#"
 _MARK = "; ModuleID = "
-# What mlir-translate takes for the border of two inputs.
+# The separator of two inputs for mlir-translate.
 _BORDER = "\n// -----\n"
 _NVGPU, _MATRIX = b"nvgpu", b"mma_matrix"
-# For the host as for NVIDIA: the dialect is there where another pipeline has lowered the program.
+# The dialects of lowered code. The host may also contain nvvm, if another pipeline lowered the program.
 _LOWERED = {
     NVPTX_TRIPLE: ("llvm", "nvvm"),
     AMDGPU_TRIPLE: ("llvm", "rocdl"),
@@ -71,12 +73,14 @@ _EXTERNAL, _INTERNAL = (f"#llvm.linkage<{name}>" for name in ("external", "inter
 _DEFAULT_VISIBILITY = "0 : i64"
 _TRIPLE = "llvm.target_triple"
 _ADDRESS, _NARROW_INDEX = "llvm.getelementptr", ", i32) -> !llvm.ptr"
+_BRANCH = "llvm.br"
 
 
 def join_program(host: str, devices: Sequence[str]) -> str | None:
-    """Return one text of a host text and of device modules; None where they cannot be joined.
+    """Join the host module and the device modules to one program; return None if that is not possible.
 
-    Resources and aliases stand outside of all modules: they cannot be joined where they disagree.
+    Resources and aliases are outside of the modules. Programs with resources or different aliases of one
+    name cannot be joined.
     """
     parts = [_lines(text) for text in (host, *devices)]
     if any(_RESOURCES in tail for _, _, tail in parts) or not _agree(parts):
@@ -92,7 +96,7 @@ _Part = tuple[list[str], list[str], list[str]]
 
 
 def _lines(text: str) -> _Part:
-    """Return the lines before a module, of it, and behind it."""
+    """Return the lines before, of and after the module."""
     lines = [line for line in text.split("\n") if line]
     begin = next(i for i, line in enumerate(lines) if line.startswith(_MODULE_BEGIN))
     end = next(i for i in range(begin, len(lines)) if lines[i].startswith(_MODULE_END))
@@ -100,25 +104,25 @@ def _lines(text: str) -> _Part:
 
 
 def _agree(parts: Sequence[_Part]) -> bool:
-    """Say whether an alias is the same in all parts."""
+    """Return whether each alias has the same definition in all parts."""
     lines = {line for head, _, tail in parts for line in (*head, *tail)}
     return len(lines) == len({line.partition(" = ")[0] for line in lines})
 
 
 def joint_pipeline(host: str, device: str) -> str:
-    """Return the pipeline for a joined program, of those for the host text and for a device module."""
+    """Return the pipeline of a joined program from the pipelines of the host and of a device module."""
     return f"builtin.module({host},gpu.module({device}))"
 
 
 def separate_program(text: str) -> tuple[Module, tuple[Module, ...]]:
-    """Return the host module and the device modules of a joined program that mlir-opt has lowered.
+    """Split a lowered joined program into the host module and the device modules.
 
-    Raises ToolFailedError for another text.
+    Raises ToolFailedError if the text has another structure.
     """
     whole = parse_module(text)
     found = {operation.name: operation for operation in whole.operations}
     if found.keys() != {"builtin.module", "gpu.module"}:
-        msg = f"mlir-opt made of a joined program: {', '.join(found) or 'nothing'}"
+        msg = f"unexpected output of mlir-opt for a joined program: {', '.join(found) or 'nothing'}"
         raise ToolFailedError(
             msg, hint="report this with the input and the output of 'mlir-opt --version'"
         )
@@ -131,13 +135,13 @@ def separate_program(text: str) -> tuple[Module, tuple[Module, ...]]:
 
 
 def bordered(texts: Sequence[str]) -> str:
-    """Return modules as mlir-translate takes several of them, with --split-input-file."""
+    """Concatenate modules for `mlir-translate --split-input-file`."""
     return _BORDER.join(texts)
 
 
 def ir_modules(text: str) -> list[str]:
-    """Return the modules of LLVM IR that mlir-translate wrote one behind the other."""
-    # A string has its line ends escaped: no line of another meaning begins so.
+    """Split the output of mlir-translate into modules of LLVM IR."""
+    # Line ends in strings are escaped, so that only a module begins with this line.
     _, *modules = f"\n{text}".split(f"\n{_MARK}")
     return [f"{_MARK}{module.rstrip()}\n" for module in modules]
 
@@ -150,9 +154,9 @@ def normalize_command(
     content: bytes = b"",
     pipeline: InputPipeline | None = None,
 ) -> Command:
-    """Return the call that brings a source, text or bytecode, to generic text with outlined kernels.
+    """Return the command that outlines the kernels of a source, text or bytecode, and prints generic form.
 
-    `content` is that of the source: passes for what does not occur in it are left out.
+    `content` is the content of the source. Passes that do not apply to it are omitted.
     """
     major, chosen = llvm.version.major, pipeline or InputPipeline()
     uses_nvgpu = _NVGPU in content and _MATRIX not in content
@@ -183,7 +187,7 @@ def device_pipeline_command(  # noqa: PLR0913 (what decides the passes)
     debug: bool = False,
     index_bits: int = WIDE,
 ) -> Command:
-    """Return the call that lowers the text of a device module to the LLVM dialect and a GPU's own."""
+    """Return the command that lowers a device module to the LLVM dialect and the dialect of the GPU."""
     recipe, needs = load_recipe(llvm.version.major), module.needs
     if lowering.chip:
         pipeline = recipe.amdgpu_pipeline(
@@ -208,7 +212,7 @@ def host_pipeline_command(
     uses_async: bool = False,
     debug: bool = False,
 ) -> Command:
-    """Return the call that lowers the host text to the LLVM dialect."""
+    """Return the command that lowers the host module to the LLVM dialect."""
     recipe = load_recipe(llvm.version.major)
     pipeline = recipe.host_pipeline(uses_async=uses_async, debug=debug)
     return _mlir_opt(llvm, pipeline, source, output)
@@ -217,19 +221,19 @@ def host_pipeline_command(
 def joint_pipeline_command(
     llvm: LlvmToolchain, source: Path, output: Path, *, host: str, device: str
 ) -> Command:
-    """Return the call that lowers a joined program, by the pipelines for its parts alone."""
+    """Return the command that lowers a joined program, with the pipelines of its parts."""
     return _mlir_opt(llvm, joint_pipeline(host, device), source, output)
 
 
 def pipeline_of(command: Command) -> str:
-    """Return the passes of a call of mlir-opt."""
+    """Return the pass pipeline of an mlir-opt command."""
     return next(word.removeprefix(_PIPELINE) for word in command.argv if word.startswith(_PIPELINE))
 
 
 def translate_command(
     llvm: LlvmToolchain, source: Path, output: Path, *, is_joint: bool = False
 ) -> Command:
-    """Return the call that writes LLVM IR text from the LLVM dialect, of each part if it `is_joint`."""
+    """Return the command that translates the LLVM dialect to LLVM IR; each part of a joined program."""
     parts = ("--split-input-file",) if is_joint else ()
     options = (*load_call_options(), "--mlir-to-llvmir", *parts)
     translate = str(llvm.tool("mlir-translate"))
@@ -267,13 +271,13 @@ def unwrap_device(
     contraction: Contraction = Contraction.ON,
     marks_barriers: bool = False,
 ) -> str:
-    """Return the lowered device module as a top-level module that mlir-translate takes.
+    """Extract a lowered `gpu.module` as a top-level module for mlir-translate.
 
-    Only kernels keep external linkage, so that helper functions of equal names in two modules link;
-    with `keeps_functions` public ones do too, for other files to call. `contraction` says where products
-    and sums may be fused; with `marks_barriers` functions carry the places of their barriers.
-    (`mlir-translate --no-implicit-module` on a lone gpu.module crashes LLVM 19 and 22 where an
-    operation's verifier asks for the data layout.) Raises SourceError for operations left over.
+    Only kernels stay external, so that equal names of helper functions in two modules do not collide;
+    with `keeps_functions` public functions do too, for other files. `contraction` determines which products
+    and sums may be fused. With `marks_barriers`, functions get an attribute with the locations of their
+    barriers. (`mlir-translate --no-implicit-module` on a gpu.module crashes in LLVM 19 and 22 if the verifier
+    of an operation queries the data layout.) Raises SourceError for operations that are not lowered.
     """
     module = parse_module(text)
     return unwrapped(
@@ -293,7 +297,7 @@ def unwrapped(
     contraction: Contraction = Contraction.ON,
     marks_barriers: bool = False,
 ) -> str:
-    """Return what `unwrap_device` does of a module that is read already."""
+    """Do the same as `unwrap_device` for a parsed module."""
     locations = Locations(module.aliases)
     device = next((op for op in module.operations if op.name == "gpu.module"), None)
     if device is None:
@@ -301,7 +305,7 @@ def unwrapped(
         raise ToolFailedError(
             msg, hint="report this with the input and the output of 'mlir-opt --version'"
         )
-    # Passes add declarations (of __assertfail, for one) next to the gpu.module or inside of it.
+    # Passes add declarations, such as that of __assertfail, inside or outside of the gpu.module.
     others = [op for op in module.operations if op is not device]
     body = [op for op in (*others, *device.operations) if op.name != "gpu.module_end"]
     if _left_in(body, triple):
@@ -311,30 +315,36 @@ def unwrapped(
         if not (keeps_functions and _is_public(operation)):
             _internalize(operation)
     if contraction is not Contraction.ON:
-        # Most calls load nothing for this.
+        # Most invocations do not load this module.
         fast_math.set_contraction(body, contraction)
     if marks_barriers:
         barrier_place.mark_barriers(body, locations)
     _ease_indices(body, triple)
     if triple == NVPTX_TRIPLE:
-        # mlir-translate 22 would verify for others that no alloca lies where memref.alloca puts it.
+        # With the triple of another target, the verifier of mlir-translate 22 would reject the llvm.alloca of memref.alloca.
         signature = module.operation.signature
         signature.attributes = {_TRIPLE: quoted(triple), **signature.attributes}
     return module.render_part(body)
 
 
 def _ease_indices(body: Sequence[Operation], triple: str) -> None:
-    """Bring indices and addresses to forms of which the back end makes less."""
+    """Rewrite indices and addresses to forms for which the back end emits fewer instructions."""
     is_amdgpu = triple == AMDGPU_TRIPLE
-    inside = (inner for operation in body for inner in operation.walk_inside())
+    inside = [inner for operation in body for inner in operation.walk_inside()]
     is_narrow = any(one.name == _ADDRESS and _NARROW_INDEX in one.head for one in inside)
     if is_amdgpu:
         narrow_cast.widen_dimensions(body)
     if is_narrow:
         narrow_address.split_addresses(body)
-    # For NVIDIA GPUs the size of a block lets LLVM add in 32 bits what has 64.
+    # Loops have block arguments. Most modules have none and do not import stepped_address.
+    if triple == NVPTX_TRIPLE and any(one.name == _BRANCH and one.operand_text for one in inside):
+        stepped_address.step_addresses(body)
+    # On NVIDIA GPUs with a 64-bit index, the block size lets LLVM add in 32 bits; the ranges are kept.
     if is_amdgpu or (is_narrow and triple == NVPTX_TRIPLE):
         thread_range.widen_ranges(body)
+    if is_amdgpu:
+        thread_range.bound_blocks(body)
+        fused_product.fuse_products(body)
 
 
 def _is_public(operation: Operation) -> bool:
@@ -347,7 +357,7 @@ def _internalize(operation: Operation) -> None:
     is_external = operation.attribute("linkage") == _EXTERNAL
     if is_external and _is_definition(operation) and not gpu_module.is_kernel(operation):
         operation.set_attribute("linkage", Attribute(_INTERNAL))
-        # HIP's is protected, which LLVM takes for external symbols only.
+        # HIP kernels are protected, which LLVM accepts only for external symbols.
         operation.set_attribute("visibility_", Attribute(_DEFAULT_VISIBILITY))
 
 
@@ -364,9 +374,9 @@ def check_lowered(
     place: str,
     triple: str = NVPTX_TRIPLE,
 ) -> None:
-    """Raise SourceError where an operation is left that mlir-translate or the back end does not know.
+    """Raise SourceError if an operation is left that mlir-translate or the back end does not support.
 
-    The first operation that does something is named: casts and functions are left around it.
+    The error refers to the first operation that computes something, not to a cast or function around it.
     """
     left = _left_in(operations, triple)
     if left:
@@ -375,7 +385,7 @@ def check_lowered(
 
 
 def _left_in(operations: Iterable[Operation], triple: str) -> list[Operation]:
-    """Return the operations that have not been lowered."""
+    """Return the operations that are not lowered."""
     known = _LOWERED[triple]
     kind = kind_of_triple(triple)
     translated = LOWERINGS[kind].called_operations() if kind else CALLED_OPERATIONS
@@ -394,7 +404,7 @@ def _rank(operation: Operation) -> int:
 
 
 def _left_over(operation: Operation, location: str, place: str) -> SourceError:
-    """Return the error for an operation that no pass of the recipe lowers."""
+    """Return the error for an operation that no pass of the pipeline lowers."""
     name, given, wanted = operation.name, operation.operand_types, operation.result_types
     if any("tensor<" in kind for kind in (*given, *wanted, operation.attribute("function_type"))):
         msg = f"{name} on tensors is not supported in {place}"

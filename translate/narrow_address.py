@@ -1,7 +1,7 @@
-"""Addresses of elements in loops where `index` has 32 bits: what a loop does not change is added first.
+"""Hoist the loop-invariant terms of element addresses, for a 32-bit `index`.
 
-The index of an element is lowered to one narrow sum, `row * stride + column`, of which each step makes an address
-of 64 bits. With terms that are added to the pointer one by one, LLVM adds those that stay the same before the loop.
+An element index is lowered to one narrow sum, `row * stride + column`, and each iteration extends it to a 64-bit
+address. If the terms are added to the pointer one by one, LLVM adds the invariant terms before the loop.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from msgspec import Struct
 from mlir_offload.translate.mlir.operation import Block, Operation, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
 
-_ADDRESS, _SUM, _PRODUCT = "llvm.getelementptr", "llvm.add", "llvm.mul"
+ADDRESS, _SUM, _PRODUCT = "llvm.getelementptr", "llvm.add", "llvm.mul"
 _NARROW = "i32"
-# Pointers of 64 bits; those to workgroup memory have 32.
-_POINTERS = frozenset({"!llvm.ptr", "!llvm.ptr<1>"})
+# 64-bit pointers. Pointers to workgroup memory have 32 bits.
+POINTERS = frozenset({"!llvm.ptr", "!llvm.ptr<1>"})
 _NO_SIGNED_WRAP = 1  # LLVM::IntegerOverflowFlags::nsw
-_FLAGS, _NO_FLAGS = "noWrapFlags", "0 : i32"
+FLAGS, NO_FLAGS = "noWrapFlags", "0 : i32"
 _MOST_TERMS = 8
 
 
 class _Term(Struct, frozen=True):
-    """A term of a sum: a value, and the last loop that changes it, by the number of its first block, 0 for none.
+    """A term of a sum: a value, and the last loop that changes it (the number of its first block, 0 for none).
 
-    `is_row`: it is the product of an index and a stride.
+    `is_row`: the term is the product of an index and a stride.
     """
 
     name: str
@@ -38,9 +38,9 @@ _Terms = tuple[_Term, ...]
 
 
 def split_addresses(functions: Iterable[Operation]) -> None:
-    """Add the terms of narrow indices to pointers one by one where that leaves less to do in an innermost loop.
+    """Add the terms of narrow indices to pointers one by one if that removes work from an innermost loop.
 
-    The address is the same: a sum that does not overflow (`nsw`) is what its terms are in 64 bits, added up.
+    The address does not change: without overflow (`nsw`), a narrow sum equals the sum of its terms in 64 bits.
     """
     rewriter = Rewriter("%mo_address_")
     for function in functions:
@@ -50,16 +50,16 @@ def split_addresses(functions: Iterable[Operation]) -> None:
 
 
 def _slow_addresses(function: Operation) -> Iterator[tuple[int, _Terms]]:
-    """Yield the `id` of each such address with the terms of its index."""
+    """Yield the `id` of each address to split, with the terms of its index."""
     blocks = [block for region in function.regions for block in region.blocks]
-    loops = {number: loop.start for loop in _innermost_loops(blocks) for number in loop}
+    loops = {number: loop.start for loop in innermost_loops(blocks) for number in loop}
     known: dict[str, _Terms] = {}
     for number, block in enumerate(blocks):
         loop = loops.get(number, 0)
         for argument in block.arguments if loop else ():
             known[argument.name] = (_Term(argument.name, loop),)
         for operation in block.operations:
-            if loop and operation.name == _ADDRESS and _is_narrow(operation):
+            if loop and operation.name == ADDRESS and _is_narrow(operation):
                 terms = known.get(operation.operand_names[1], ())
                 if _is_slow(terms, loop):
                     yield id(operation), terms
@@ -67,8 +67,8 @@ def _slow_addresses(function: Operation) -> Iterator[tuple[int, _Terms]]:
                 known[name] = _terms(name, operation, known)
 
 
-def _innermost_loops(blocks: Sequence[Block]) -> list[range]:
-    """Return the numbers of the blocks of each loop without another one in it, that is not to be unrolled."""
+def innermost_loops(blocks: Sequence[Block]) -> list[range]:
+    """Return the block numbers of each innermost loop without a loop annotation."""
     names = (block.label.partition(":")[0].partition("(")[0] for block in blocks)
     numbers = {name: number for number, name in enumerate(names)}
     branches = [
@@ -87,12 +87,17 @@ def _innermost_loops(blocks: Sequence[Block]) -> list[range]:
 
 def _is_narrow(address: Operation) -> bool:
     pointer, *indices = address.operand_types
-    is_alone = len(address.attribute("rawConstantIndices").integers) == 1
-    return pointer in _POINTERS and indices == [_NARROW] and is_alone and address.has(_FLAGS)
+    is_known = pointer in POINTERS and address.has(FLAGS)
+    return is_known and indices == [_NARROW] and is_alone(address)
+
+
+def is_alone(address: Operation) -> bool:
+    """Say whether an address has one index."""
+    return len(address.attribute("rawConstantIndices").integers) == 1
 
 
 def _terms(name: str, operation: Operation, known: Mapping[str, _Terms]) -> _Terms:
-    """Return the terms of a result: itself, if it is no sum that cannot overflow."""
+    """Return the terms of a sum that cannot overflow, otherwise the result itself as the only term."""
     terms = tuple(
         term for given in operation.operand_names for term in known.get(given, (_Term(given),))
     )
@@ -109,9 +114,9 @@ def _is_exact(operation: Operation) -> bool:
 
 
 def _is_slow(terms: _Terms, loop: int) -> bool:
-    """Say whether a loop leaves some of the terms alone, and is better off without them.
+    """Return whether some of the terms are loop-invariant, and hoisting them removes work.
 
-    It is not where all that it leaves alone are rows: to these a narrow index is added for less than to a pointer.
+    If only rows are invariant, hoisting does not help: adding a narrow index to them is cheaper than to a pointer.
     """
     is_mixed = 0 < sum(term.loop == loop for term in terms) < len(terms)
     return is_mixed and any(term.is_row == (term.loop == loop) for term in terms)
@@ -119,8 +124,8 @@ def _is_slow(terms: _Terms, loop: int) -> bool:
 
 def _add_one_by_one(rewriter: Rewriter, address: Operation, terms: _Terms) -> None:
     pointer = address.operands[0]
-    properties = {**address.properties, _FLAGS: _NO_FLAGS}
+    properties = {**address.properties, FLAGS: NO_FLAGS}
     for term in sorted(terms, key=lambda term: term.loop):
         operands = (pointer, Value(term.name, _NARROW))
-        pointer = rewriter.value(_ADDRESS, operands, pointer.type, properties)
+        pointer = rewriter.value(ADDRESS, operands, pointer.type, properties)
     rewriter.replace(address, (pointer,))

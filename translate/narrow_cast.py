@@ -1,7 +1,8 @@
-"""What is left where some passes know that `index` has 32 bits in a kernel, and others do not: casts and dimensions.
+"""Resolve casts and dimensions that are left if only some passes use a 32-bit `index` in kernels.
 
-convert-vector-to-llvm has no option for the width: it takes 64 bits, next to operations that were lowered with 32. For the sizes of blocks and grids on AMD GPUs mlir-translate 19 and 22 call
-functions that return 64 bits, whatever the type of the operation.
+convert-vector-to-llvm has no option for the width and uses 64 bits, next to operations that were lowered with 32. For
+the sizes of blocks and grids on AMD GPUs, mlir-translate 19 and 22 call functions that return 64 bits, whatever the
+type of the operation.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _RETURNED = "i64"
 
 
 def resolve_casts(functions: Iterable[Operation]) -> None:
-    """Replace pairs of casts between two lowered forms of one type: numbers are signed, as `index` is."""
+    """Replace pairs of casts between two lowered forms of one type. Integers are signed, like `index`."""
     rewriter = Rewriter("%mo_cast_")
     for function in functions:
         sources = _sources(function)
@@ -33,7 +34,7 @@ def resolve_casts(functions: Iterable[Operation]) -> None:
 
 
 def _sources(function: Operation) -> dict[str, Value]:
-    """Return what the values are made of that casts make, and that only casts that can be made use."""
+    """Return the source of each cast whose result is used only by casts that can be replaced."""
     inside = function.walk_inside()
     users: dict[str, list[Operation]] = defaultdict(list)
     for one in inside:
@@ -66,7 +67,7 @@ def _pattern(
 
 
 def _drop(_rewriter: Rewriter, _cast: Operation) -> None:
-    """Keep nothing of the first cast of a pair."""
+    """Remove the first cast of a pair."""
 
 
 def _replace(given: Value, rewriter: Rewriter, cast: Operation) -> None:
@@ -97,13 +98,13 @@ def _converted(rewriter: Rewriter, given: Value, wanted: str) -> Value:
 
 
 def _width(kind: str) -> int:
-    """Return the bits of an integer or of an element of a vector of them, 0 for another type."""
+    """Return the width of an integer or of a vector's integer element in bits, 0 for another type."""
     vector = parse_shaped(kind, "vector")
     return integer_width(vector.element if vector else kind)
 
 
 def _members(struct: str) -> Iterator[tuple[Place, str]]:
-    """Yield the places and types of what a descriptor has: pointers, numbers, arrays of numbers."""
+    """Yield the positions and types of the members of a descriptor: pointers and integers."""
     start = len(_STRUCT)
     for number, member in enumerate(
         MLIR.split_list(struct[start : MLIR.closing(struct, start - 1)])
@@ -116,7 +117,7 @@ def _members(struct: str) -> Iterator[tuple[Place, str]]:
 
 
 def widen_dimensions(functions: Iterable[Operation]) -> None:
-    """Let such operations return what is called, and make the narrow number of that."""
+    """Make dimension operations return the type of the called function, and truncate the result."""
     rewriter = Rewriter("%mo_dimension_")
     for function in functions:
         for region in function.regions:

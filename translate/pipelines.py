@@ -1,4 +1,4 @@
-"""The lowering recipes of `data/pipelines.yaml`, read and checked."""
+"""Read and check the lowering pipelines in `data/pipelines.yaml`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlir_offload.toolchain.tables import converted, known_release, load_table, 
 from mlir_offload.translate.mlir.operation import Operation
 
 _HOST_BITS = 64
-# Options, or a name that is not a place in a nest, as in func.func(...), and no $placeholder.
+# Options in braces, or the name of a pass: not an anchor as in func.func(...), not a $placeholder.
 _PASS = lazy_pattern(r"\{[^}]*\}|(?<![\w$.-])([a-z][a-z0-9-]*)(?![\w.(-])")
 
 _GIVEN = lazy_pattern(r"([a-z][a-z0-9-]*)\{([^}]*)\}")
@@ -27,7 +27,7 @@ Side = Literal["host", "device"]
 
 
 class Recipe(Struct, frozen=True):
-    """The passes of one release, in their order."""
+    """The passes of one release, in order."""
 
     common: tuple[str, ...]
     nvgpu: str
@@ -44,7 +44,7 @@ class Recipe(Struct, frozen=True):
     failed: Mapping[str, str] = {}
 
     def common_passes(self, *, uses_nvgpu: bool) -> tuple[str, ...]:
-        """Return the passes that bring every form of input to one."""
+        """Return the passes that every program runs before it is split."""
         return tuple(_filled(self.common, {"$nvgpu": self.nvgpu if uses_nvgpu else ""}))
 
     def device_pipeline(
@@ -56,9 +56,9 @@ class Recipe(Struct, frozen=True):
         has_bf16: bool = True,
         index_bits: int = _HOST_BITS,
     ) -> str:
-        """Return the pipeline for a module that holds one `gpu.module` with these needs.
+        """Return the pipeline for a module that contains one `gpu.module` with these needs.
 
-        `has_bf16`: the device computes with numbers of that type. `index_bits`: the width of index.
+        `has_bf16`: the device supports arithmetic of bf16. `index_bits`: the width of index.
         """
         values = {
             "$division": self.division if "division" in needs else "",
@@ -74,14 +74,14 @@ class Recipe(Struct, frozen=True):
     def amdgpu_pipeline(
         self, *, needs: frozenset[str], chip: str, debug: bool, index_bits: int = _HOST_BITS
     ) -> str:
-        """Return the pipeline for a module that holds one `gpu.module`, for an AMD GPU."""
+        """Return the pipeline for a module that contains one `gpu.module`, for an AMD GPU."""
         self._check(needs)
         values = {"$division": self.division if "division" in needs else "", "$chip": chip}
         passes = _filled(self.device_amdgpu, values)
         return self._device_pipeline((), passes, debug=debug, index_bits=index_bits)
 
     def _check(self, parts: Iterable[str]) -> None:
-        """Raise CompatibilityError for a part that this build was found to lower wrongly."""
+        """Raise CompatibilityError for a part that this build lowers wrongly, as its test programs showed."""
         for part in sorted(self.failed.keys() & set(parts)):
             msg = f"the lowering LLVM fails in a part that the program needs ({part}): {self.failed[part]}"
             raise CompatibilityError(msg, hint="lower with another release (--llvm=)")
@@ -101,7 +101,7 @@ class Recipe(Struct, frozen=True):
         return _on_module(_filled(whole, bits))
 
     def host_pipeline(self, *, uses_async: bool, debug: bool) -> str:
-        """Return the pipeline for the host; `uses_async`: it has operations of the async dialect."""
+        """Return the pipeline for the host. `uses_async`: the host uses the async dialect."""
         self._check(["async"] if uses_async else [])
         values = {"$async": ",".join(self.async_runtime) if uses_async else ""}
         passes = _filled(self.host, values)
@@ -109,11 +109,11 @@ class Recipe(Struct, frozen=True):
 
 
 class UnsupportedOp(Struct, frozen=True, forbid_unknown_fields=True):
-    """An operation that no pass of the recipe lowers, and what to write instead.
+    """An operation that no pass of the pipeline lowers, and an alternative.
 
-    Attributes and types are given as shell patterns, types by the number of the operand or result. It is
-    about operations that are like all of `attributes`, `operands` and `results`, and like none of
-    `unless_attributes` and `unless_operands`. `assembly` is a pattern of `re`, for an assembly string.
+    Attributes and types are shell patterns; types are indexed by the operand or result. The row applies to
+    operations that match all of `attributes`, `operands` and `results`, and none of `unless_attributes` and
+    `unless_operands`. `assembly` is a regular expression for inline assembly.
     """
 
     where: Side
@@ -130,12 +130,12 @@ class UnsupportedOp(Struct, frozen=True, forbid_unknown_fields=True):
     assembly: str = ""
 
     def is_for(self, name: str) -> bool:
-        """Say whether it is about operations of this name, or of the dialect that it names."""
+        """Return whether the row is for operations of this name, or for its dialect."""
         is_dialect = self.operation.endswith(".")
         return name.startswith(self.operation) if is_dialect else name == self.operation
 
     def applies(self, operation: Operation) -> bool:
-        """Say whether an operation is meant."""
+        """Return whether the row applies to an operation."""
         if not self.is_for(operation.name):
             return False
         if self.assembly:
@@ -158,7 +158,7 @@ class UnsupportedOp(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _given(operation: Operation, name: str) -> list[str]:
-    """Return the attribute of a name, where the operation has it."""
+    """Return the attribute with a name as a list, which is empty if the operation does not have it."""
     return [operation.attribute(name)] if operation.has(name) else []
 
 
@@ -168,7 +168,7 @@ def _is_like(texts: Iterable[str], patterns: Iterable[str]) -> bool:
 
 @table_cache
 def load_recipe(llvm_major: int) -> Recipe:
-    """Return the recipe of a release. Raises CompatibilityError for one older than every row."""
+    """Return the pipelines of a release. Raises CompatibilityError if the release is older than all rows."""
     rows = sorted(_table()["recipes"], key=lambda row: int(row["since"]))
     known = [row for row in rows if int(row["since"]) <= llvm_major]
     if not known:
@@ -207,10 +207,10 @@ def _failed_parts(llvm_major: int) -> Mapping[str, str]:
 
 
 def _without_missing(llvm_major: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the row without the passes that this build was found not to have.
+    """Remove the passes that this build does not have from a row.
 
-    What they would lower stays, and is refused by mlir-translate. Raises CompatibilityError for a pass
-    whose absence nothing would tell.
+    Operations that they would lower stay, and are rejected later. Raises CompatibilityError for a pass
+    whose absence would not be detected.
     """
     release = known_release(llvm_major)
     learned = release.rows_of("pipelines") if release else ()
@@ -237,12 +237,12 @@ def _without_missing(llvm_major: int, row: Mapping[str, Any]) -> Mapping[str, An
 
 
 def pass_names(text: str) -> tuple[str, ...]:
-    """Return the passes that a list of passes names: `func.func(a{b=c}),d` gives a, d."""
+    """Return the names in a pass pipeline: a and d for `func.func(a{b=c}),d`."""
     return tuple(filter(None, _PASS.findall(text)))
 
 
 def recipe_options(llvm_major: int) -> tuple[tuple[str, str], ...]:
-    """Return each option that the recipe of a release gives to a pass: the pass, the option."""
+    """Return the pass options in the pipelines of a release, as pairs of pass and option."""
     return tuple(
         dict.fromkeys(
             (name, option)
@@ -254,7 +254,7 @@ def recipe_options(llvm_major: int) -> tuple[tuple[str, str], ...]:
 
 
 def recipe_passes(llvm_major: int) -> tuple[str, ...]:
-    """Return every pass that the recipe of a release may run, each once."""
+    """Return the passes in the pipelines of a release, without duplicates."""
     texts = _recipe_texts(llvm_major)
     return tuple(dict.fromkeys(name for text in texts for name in pass_names(text)))
 
@@ -271,25 +271,25 @@ def _recipe_texts(llvm_major: int) -> list[str]:
 
 @functools.cache
 def load_call_options() -> tuple[str, ...]:
-    """Return the options that every call of mlir-opt and mlir-translate takes."""
+    """Return the options of every mlir-opt and mlir-translate command."""
     return tuple(_table()["calls"])
 
 
 @functools.cache
 def load_printing() -> tuple[str, ...]:
-    """Return the options that every call of mlir-opt takes."""
+    """Return the options of every mlir-opt command."""
     return tuple(_table()["printing"])
 
 
 @functools.cache
 def load_faults(llvm_major: int) -> frozenset[str]:
-    """Return the names of the faults that the release has."""
+    """Return the names of the bugs of a release that have a workaround."""
     return frozenset(row["name"] for row in _table()["faults"] if llvm_major <= int(row["until"]))
 
 
 @functools.cache
 def load_refusals(where: Side) -> tuple[UnsupportedOp, ...]:
-    """Return what cannot be lowered on the host or in a device module."""
+    """Return the unsupported operations of host code or of device modules."""
     return tuple(
         converted(row | {"operation": operation}, UnsupportedOp)
         for row in _table()["refusals"]
@@ -303,7 +303,7 @@ def _listed(value: str | Sequence[str]) -> Sequence[str]:
 
 
 def _filled(passes: Iterable[str], values: Mapping[str, str]) -> list[str]:
-    """Put in the values; a pass that is empty then is left out."""
+    """Replace the placeholders. A pass that becomes empty is removed."""
     filled = []
     for step in passes:
         text = step

@@ -1,4 +1,4 @@
-"""File names that a program carries in its locations, written anew so that no place is told."""
+"""Remap file names in the locations of a program (`-ffile-prefix-map`)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from mlir_offload.translate.mlir.module import map_files
 
 
 class PrefixMap(Struct, frozen=True):
-    """`new` represents `old` at the beginning of a file name."""
+    """Replaces `old` by `new` at the beginning of file names."""
 
     old: str
     new: str
 
     def __str__(self) -> str:
-        """Return the map as options spell it."""
+        """Return the value of the option."""
         return f"{self.old}={self.new}"
 
 
 def parse_prefix_map(text: str, option: str) -> PrefixMap:
-    """Read `OLD=NEW`. Raises UsageError where there is no `=`."""
+    """Parse `OLD=NEW`. Raises UsageError if there is no `=`."""
     old, separator, new = text.partition("=")
     if not separator:
         msg = f"{option}={text}: not of the form OLD=NEW"
@@ -31,7 +31,7 @@ def parse_prefix_map(text: str, option: str) -> PrefixMap:
 
 
 def map_path(path: str, maps: Sequence[PrefixMap]) -> str:
-    """Return the path with the prefix replaced that the last fitting map names, as clang does."""
+    """Remap a path. If several maps match, the last one applies, as in clang."""
     for prefix in reversed(maps):
         if path.startswith(prefix.old):
             return prefix.new + path[len(prefix.old) :]
@@ -39,12 +39,12 @@ def map_path(path: str, maps: Sequence[PrefixMap]) -> str:
 
 
 def map_locations(text: str, maps: Sequence[PrefixMap]) -> str:
-    """Return the text of a module, in generic form, with every file name mapped."""
+    """Remap all file names in the locations of a module in generic form."""
     return map_files(text, lambda name: map_path(name, maps)) if maps else text
 
 
 def unmap_location(location: str, sources: Sequence[str], maps: Sequence[PrefixMap]) -> str:
-    """Return `file:line:column` with the name by which the user knows one of the sources."""
+    """Restore the original name of a source in a remapped `file:line:column`."""
     for source in sources:
         mapped = map_path(source, maps)
         if location == mapped or location.startswith(f"{mapped}:"):

@@ -1,4 +1,4 @@
-"""Further errors of a program: mlir-opt stops at the first one that its parser finds."""
+"""Find further errors of a program, because the parser of mlir-opt stops at the first one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PIPELINE = "--pass-pipeline"
 def condense_all(
     completed: Completed, *, source: Path, directory: Path, run: Callable[[Command], Completed]
 ) -> MlirOffloadError:
-    """Return the errors of `condense`, and those of the functions that the parser did not reach.
+    """Return the errors of `condense`, and the errors of functions after the first parse error.
 
-    mlir-opt reads the program again without the functions that are wrong, from a file in the
-    directory. What it says of them being missing is not said.
+    mlir-opt parses the program again without the invalid functions, from a file in `directory`. Errors
+    about the missing functions are dropped.
     """
     error = diagnostics.condense(completed, source=source)
     text = _text(source) if isinstance(error, SourceError) else ""
@@ -52,7 +52,7 @@ def _parsed(
     directory: Path,
     run: Callable[[Command], Completed],
 ) -> Completed:
-    """Return what mlir-opt says of a text, as if it were that of the source."""
+    """Return the result of parsing a text with mlir-opt, with the name of the source in its messages."""
     rest = directory / "rest.mlir"
     rest.write_text(text, encoding="utf-8", errors="surrogateescape")
     *argv, _, _ = (word for word in completed.command.argv if not word.startswith(_PIPELINE))

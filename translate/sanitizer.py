@@ -1,4 +1,4 @@
-"""Sanitizers: what instruments host code and kernels for the CPU, and what their programs link."""
+"""Sanitizers for host code and for kernels on the CPU."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 
 _DEFINE = ir_line("define `head`@`name`(")
-# What may stand between the parameters and the attributes (LLVM LangRef, "Functions").
+# The optional text between parameters and attributes (LLVM LangRef, "Functions").
 _BEFORE_ATTRIBUTES = ir_pattern("` local_unnamed_addr| unnamed_addr?``addrspace?`")
-# Checks of clang's front end: code without them, such as kernels, links with code that has them.
+# Checks of clang's front end. Code with these checks can be linked with code without them, such as kernels.
 _HOST_CHECKS = frozenset(
     [
         "alignment",
@@ -48,47 +48,48 @@ _HOST_CHECKS = frozenset(
 
 
 class Sanitizer(StrEnum):
-    """A sanitizer of clang, as `-fsanitize=` spells it."""
+    """A sanitizer, in the spelling of `-fsanitize=`."""
 
     ADDRESS = "address"
     THREAD = "thread"
 
     @property
     def flag(self) -> str:
-        """Return the option of clang that instruments."""
+        """Return the option of clang."""
         return f"-fsanitize={self}"
 
     @property
     def library(self) -> str:
-        """Return the name of its library without prefix and ending."""
+        """Return the name of its runtime library without prefix and extension."""
         return {Sanitizer.ADDRESS: "asan", Sanitizer.THREAD: "tsan"}[self]
 
     @property
     def attribute(self) -> str:
-        """Return the function attribute that marks what will be instrumented.
+        """Return the attribute of functions to instrument.
 
-        Clang adds it where it compiles a source language; LLVM IR must bring it.
+        clang adds the attribute to functions of source languages. LLVM IR must already contain it.
         """
         return f"sanitize_{self}"
 
     @property
     def runtime_flags(self) -> tuple[str, ...]:
-        """Return how the device runtime is compiled: the fibers must be told of.
+        """Return the options for compiling the device runtime.
 
-        ThreadSanitizer must not take the switching between threads for what a kernel does.
+        For ThreadSanitizer, the runtime is not instrumented, but reports its fibers, so that switches
+        between them are not mistaken for accesses of a kernel.
         """
         return ("-DMO_TSAN",) if self is Sanitizer.THREAD else (self.flag,)
 
     @property
     def finds_races(self) -> bool:
-        """Return whether each thread of a block must run on a fiber, which it sees as a thread of its own."""
+        """Return whether each thread of a block must run on its own fiber, to detect races between them."""
         return self is Sanitizer.THREAD
 
 
 def parse_sanitizers(names: str) -> tuple[Sanitizer | None, tuple[str, ...]]:
-    """Return the sanitizer among names with commas, and the names of checks for C and C++ alone.
+    """Return the sanitizer in a comma-separated list, and the checks that apply only to C and C++.
 
-    Raises UsageError for two sanitizers, and for one whose programs must be instrumented as a whole.
+    Raises UsageError for two sanitizers, and for one that requires instrumentation of the whole program.
     """
     words = list(filter(None, names.split(",")))
     checks = tuple(word for word in words if word in _HOST_CHECKS)
@@ -103,7 +104,7 @@ def parse_sanitizers(names: str) -> tuple[Sanitizer | None, tuple[str, ...]]:
 
 
 def instrumented(text: str, sanitizer: Sanitizer) -> str:
-    """Return LLVM IR with every function that it defines marked for the sanitizer."""
+    """Mark all functions that a module defines for the sanitizer."""
     parts, position = [], 0
     for match in _DEFINE.finditer(text):
         end = LLVM_IR.closing(text, match.end() - 1) + 1

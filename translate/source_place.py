@@ -1,4 +1,4 @@
-"""Places in a program that an error of mlir-opt is about, where the tool names another one."""
+"""Find the cause of an mlir-opt error in the source, if mlir-opt reports another location."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ _TENSOR = "tensor<"
 _DEFINE_SYMBOLS = frozenset(("func.func", "gpu.func", "gpu.module", "llvm.func"))
 _VISIBILITIES = frozenset(("private", "public", "nested"))
 _NAME_ENDS = frozenset(" \t,:)]=({[#")
-# The parser of mlir-opt expects an operation where a closing brace is missing or one is too many.
+# The error of mlir-opt's parser for a missing or an extra closing brace.
 _NO_OPERATION = "expected operation name in quotes"
-# Only a region of func.func knows `return` without its dialect.
+# `return` without its dialect is valid only in a region of func.func.
 _BARE_RETURN = "not found for custom op 'return'"
 _CONFLICT_MARKERS = ("<<<<<<<", "=======", ">>>>>>>")
 
 
 def word_at(line: str, column: int) -> str:
-    """Return the name of a value that begins at a column, counted from 1."""
+    """Return the name of the value at a column, which starts at 1."""
     return _name(line[column - 1 :])
 
 
 def values_before(source: Path, line: int) -> list[str]:
-    """Return the names of values in the lines up to that of a use, without those of the line itself."""
+    """Return the names of the values in the lines before `line`."""
     lines = _lines(source)[: max(line - 1, 0)]
     return list(dict.fromkeys(name for text in lines for _, name in _values(text)))
 
 
 def defined_symbols(source: Path) -> list[str]:
-    """Return the functions and modules that a program defines, as `@name`."""
+    """Return the functions and modules that a program defines, with `@`."""
     words = [word for word in tokens("\n".join(_lines(source))) if word not in _VISIBILITIES]
     pairs = itertools.pairwise(words)
     return [name for before, name in pairs if before in _DEFINE_SYMBOLS and name[0] == "@"]
 
 
 def literal_place(source: Path, line: int, column: int) -> str:
-    """Return the place of a constant's literal, of which the parser names the token after it.
+    """Return the location of a constant's literal, if the parser reports the token after it.
 
-    Empty if that token is in the same line, or if the line before has no constant.
+    The result is empty if the token is in the same line, or if the line before has no constant.
     """
     lines = _lines(source)
     if not 0 < line <= len(lines) or lines[line - 1][: column - 1].strip():
@@ -57,7 +57,7 @@ def literal_place(source: Path, line: int, column: int) -> str:
 
 
 def captured_tensor(source: Path, line: int) -> str:
-    """Return the place of the first tensor that the body of a gpu.launch at a line uses."""
+    """Return the location of the first tensor that the body of the gpu.launch at a line uses."""
     lines = _lines(source)
     if not 0 < line <= len(lines) or "gpu.launch " not in lines[line - 1]:
         return ""
@@ -76,7 +76,7 @@ def captured_tensor(source: Path, line: int) -> str:
 
 
 def _values(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the values that a line names, each with its offset."""
+    """Yield the offsets and names of the values in a line."""
     start = text.find("%")
     while start >= 0:
         name = _name(text[start:])
@@ -97,7 +97,7 @@ def _lines(source: Path) -> list[str]:
 
 
 def brace_error(diagnostic: tool_message.ToolMessage, source: Path) -> SourceError | None:
-    """Return the error for braces that do not match, None for any other cause."""
+    """Return the error for unbalanced braces, None for any other cause."""
     is_return = _BARE_RETURN in diagnostic.text
     if not (is_return or _NO_OPERATION in diagnostic.text) or diagnostic.file != str(source):
         return None
@@ -132,7 +132,7 @@ def brace_error(diagnostic: tool_message.ToolMessage, source: Path) -> SourceErr
 
 def _no_operation(rest: str, *, is_first: bool, place: str) -> SourceError:
     if rest.startswith(_CONFLICT_MARKERS):
-        # The text is clang's.
+        # The wording of clang.
         msg = "version control conflict marker in file"
         return SourceError(msg, hint="resolve the conflict, then remove the marker", location=place)
     msg = f"expected an operation, found '{tokens(rest)[0]}'"

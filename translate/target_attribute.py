@@ -1,4 +1,4 @@
-"""What a `gpu.module` itself says of its targets: `[#nvvm.target<chip = "sm_90">, ...]`."""
+"""The target attributes of a `gpu.module`: `[#nvvm.target<chip = "sm_90">, ...]`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlir_offload.translate.mlir.syntax import Attribute, attributes_in, render_
 def read_targets(attached: Attribute, location: str) -> tuple[TargetAttribute, ...]:
     """Return the targets in the attribute `targets` of a `gpu.module`.
 
-    Raises SourceError for what would not be heeded.
+    Raises SourceError for parameters that would be ignored.
     """
     found = map(parse_target, attached.elements)
     targets = tuple(target for target in found if target is not None)
@@ -25,7 +25,7 @@ def read_targets(attached: Attribute, location: str) -> tuple[TargetAttribute, .
 
 
 def parse_target(attribute: Attribute) -> TargetAttribute | None:
-    """Return the target that an attribute is, None for one of another dialect."""
+    """Parse a target attribute. Return None for an attribute of another dialect."""
     kind = _kinds().get(attribute.name)
     if kind is None:
         return None
@@ -36,7 +36,7 @@ def parse_target(attribute: Attribute) -> TargetAttribute | None:
         kind,
         opt_level=-1 if opt_level is None else opt_level,
         link=tuple(item.string for item in fields.get("link", Attribute("")).elements),
-        # A name that is no identifier, such as one with a hyphen, is printed as a string.
+        # A name that is not an identifier, such as one with a hyphen, is printed as a string.
         flags=tuple(Attribute(name).string or name for name in flags),
         **{
             name: fields[name].string
@@ -64,25 +64,25 @@ def _check_heeded(target: TargetAttribute, location: str) -> None:
 
 
 def _kinds() -> dict[str, Kind]:
-    """Return the kinds whose devices are named by target attributes, by their names."""
+    """Return the device kinds by the names of their target attributes."""
     return {f"#{one.target_dialect}.target": one.name for one in LOWERINGS if one.target_dialect}
 
 
 def are_variants(modules: Sequence[Sequence[TargetAttribute]]) -> bool:
-    """Say whether modules are for different GPUs, so that one of them serves each."""
+    """Return whether all modules have target attributes with chips, and no two for the same chip."""
     chips = [{(item.kind, item.chip) for item in attached} for attached in modules]
     whole = [chip for own in chips for chip in own]
     return all(chips) and all(name for _, name in whole) and len(whole) == len(set(whole))
 
 
 def chips_in_source(content: bytes) -> tuple[str, ...]:
-    """Return the chips that a program, as text, attaches to its modules."""
+    """Return the chips in the target attributes of a textual program."""
     named = (target.get("chip", Attribute("")).string for target in _targets_in(content))
     return tuple(dict.fromkeys(name for name in named if name.startswith(("sm_", "gfx"))))
 
 
 def libraries_in_source(content: bytes) -> tuple[str, ...]:
-    """Return the libraries that a program, as text, attaches to its modules."""
+    """Return the libraries in the target attributes of a textual program."""
     lists = (target.get("link", Attribute("")).elements for target in _targets_in(content))
     return tuple(dict.fromkeys(item.string for names in lists for item in names))
 
@@ -100,9 +100,9 @@ def find_variants(
     attached: Mapping[str, Sequence[TargetAttribute]],
     locations: Locations,
 ) -> frozenset[str]:
-    """Return the modules of which one serves each GPU: attached to other chips, with equal kernels.
+    """Return the modules that are variants for different GPUs: with different chips and equal kernels.
 
-    Raises SourceError where variants of a kernel take other parameters: one launch is for all.
+    Raises SourceError if variants of a kernel have different parameters, because one launch is for all.
     """
     chosen = [name for name in modules if kernels[name] and attached.get(name)]
     shared = [
@@ -131,9 +131,9 @@ def find_variants(
 def kinds_left(
     variants: frozenset[str], attached: Mapping[str, Sequence[TargetAttribute]]
 ) -> dict[str, frozenset[Kind]]:
-    """Return for each variant the kinds of device that another one serves.
+    """Return for each variant the device kinds for which another variant is used.
 
-    A kind that none is attached to, such as the CPU, gets the first.
+    For a kind without a target attribute, such as the CPU, the first variant is used.
     """
     ordered = [name for name in attached if name in variants]
     own = {name: {target.kind for target in attached[name]} for name in ordered}

@@ -1,7 +1,10 @@
-"""Ranges of thread IDs: those of which only addresses are made get that of any block.
+"""Change the ranges of IDs: thread IDs that are used only in addresses get that of any block, block IDs a limit.
 
-Where a block is known to have 32 threads along x, LLVM joins `32 * block + thread` by `or disjoint` instead of `add`.
-The back ends fuse fewer instructions with an `or`, and ptxas and loops over addresses do not see a sum in it.
+If a block is known to have 32 threads along x, LLVM combines `32 * block + thread` with `or disjoint` instead of
+`add`. The back ends fuse fewer instructions with an `or`, and ptxas and loop optimizations do not treat it as a sum.
+
+AMD GPUs count the threads of a grid in each dimension with 32 bits (hsa_kernel_dispatch_packet_t, HSA Runtime 1.2, 2.9).
+Therefore `32 * block` has 32 bits as well if a block is known to have at least 32 threads.
 """
 
 from __future__ import annotations
@@ -12,8 +15,10 @@ from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import Attribute
 
 _IDS = ("nvvm.read.ptx.sreg.tid.", "rocdl.workitem.id.")
-# As LLVM 22 spells it; for AMD GPUs, LLVM 19 has an array, and makes less of it.
+# The form of LLVM 22. LLVM 19 has an array for AMD GPUs, and does not have the problem to the same extent.
 _RANGE = "#llvm.constant_range<i32, 0, "
+_BLOCK_ID, _BLOCK_SIZE = "rocdl.workgroup.id.", "rocdl.reqd_work_group_size"
+_MOST_THREADS, _LARGEST = 1 << 32, (1 << 31) - 1
 _ONE, _ANY = f"{_RANGE}1>", Attribute(f"{_RANGE}1024>")
 _ADDRESS, _COMPARISON, _CONSTANT = "llvm.getelementptr", "llvm.icmp", "llvm.mlir.constant"
 _SUMS = frozenset(f"llvm.{name}" for name in ("add", "sub", "mul", "shl", "sext", "zext", "trunc"))
@@ -21,21 +26,44 @@ _EQUALITIES = frozenset({0, 1})  # LLVM::ICmpPredicate: eq, ne
 
 
 def widen_ranges(functions: Iterable[Operation]) -> None:
-    """Widen the range of each thread ID that decides nothing: sums with other values make addresses only."""
+    """Widen the range of each thread ID that is used only in addresses and in sums with other values."""
     for function in functions:
         inside = function.walk_inside()
         ids = {
             one.result_text: one
             for one in inside
-            if one.name.startswith(_IDS) and one.attribute("range").startswith(_RANGE)
+            if one.name.startswith(_IDS) and _is_ranged(one)
             if one.attribute("range") != _ONE
         }
         for name in ids.keys() - _deciding(inside, ids) if ids else ():
             ids[name].set_attribute("range", _ANY)
 
 
+def bound_blocks(functions: Iterable[Operation]) -> None:
+    """Give block IDs of AMD GPUs the range of a largest grid, by the size of a block, if they have none."""
+    for function in functions:
+        sizes = function.attribute(_BLOCK_SIZE).integers
+        inside = function.walk_inside() if sizes else []
+        # LLVM 19 has ranges for threads only.
+        if any(one.name.startswith(_IDS) and _is_ranged(one) for one in inside):
+            names = (f"{_BLOCK_ID}{letter}" for letter in "xyz")
+            limits = {
+                name: -(-_MOST_THREADS // size)
+                for name, size in zip(names, sizes, strict=False)
+                if size > 0
+            }
+            for one in inside:
+                limit = limits.get(one.name, _MOST_THREADS)
+                if limit <= _LARGEST and not one.has("range"):
+                    one.properties["range"] = Attribute(f"{_RANGE}{limit}>")
+
+
+def _is_ranged(identifier: Operation) -> bool:
+    return identifier.attribute("range").startswith(_RANGE)
+
+
 def _deciding(operations: Iterable[Operation], ids: Iterable[str]) -> set[str]:
-    """Return the IDs whose range may decide what an operation does, alone or with constants and other IDs."""
+    """Return the IDs whose range may affect an operation, alone or combined with constants and other IDs."""
     made_of = {name: {name} for name in ids}
     deciding = set[str]()
     for operation in operations:

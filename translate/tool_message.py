@@ -1,7 +1,7 @@
-"""From what a tool prints to messages: severity, place, text, and the tool that speaks.
+"""Parse the output of tools into messages: severity, location, text, and the tool that issued it.
 
-A driver such as clang prints what the linker wrapper prints, which prints what nvlink prints: each
-line tells its own speaker.
+clang prints the output of the linker wrapper, which prints the output of nvlink. Therefore each line
+is attributed to a tool separately.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mlir_offload.toolchain.process import Completed
 
 
 class Severity(StrEnum):
-    """How much a message matters, in the words of clang."""
+    """The severity of a message, in clang's terms."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -25,9 +25,9 @@ class Severity(StrEnum):
 
 
 class ToolMessage(Struct, frozen=True):
-    """One message of a tool; `file` is empty and numbers are 0 where it names no place.
+    """A message of a tool. Without a location, `file` is empty and the numbers are 0.
 
-    `details` holds the lines below it: the source line with its caret, who refers to a symbol.
+    `details` are the lines after it, such as the source line with its caret or references to a symbol.
     """
 
     severity: Severity
@@ -40,20 +40,20 @@ class ToolMessage(Struct, frozen=True):
 
     @property
     def location(self) -> str:
-        """Return `file:line:column`, an empty string where it names no file."""
+        """Return `file:line:column`, an empty string without a file."""
         column = f":{self.column}" if self.column else ""
         return f"{self.file}:{self.line}{column}" if self.file and self.line else self.file
 
 
 _WORDS = r"(?P<severity>fatal error|error|warning|note|remark)"
 _NVIDIA = r"(?P<severity>error|warning|fatal|info)\s*: (?P<text>.*)"
-# GNU ld names no severity: FILE:(SECTION+OFFSET) or FILE:LINE, and what is wrong with a symbol.
+# GNU ld prints no severity: FILE:(SECTION+OFFSET) or FILE:LINE, and an error about a symbol.
 _LINKED = r"(?P<file>[^\s:]+):(?:\([^)]*\)|(?P<line>\d+))"
 _OF_SYMBOL = (
     "(?:undefined reference to|multiple definition of|cannot find"
     "|unrecognized option|cannot open linker script file) .*"
 )
-# In this order: a line is what the first form that fits says it is.
+# The first form that matches a line applies.
 _FORMS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -68,7 +68,7 @@ _FORMS = tuple(
 )
 _SEVERITIES = {"info": Severity.REMARK, **{str(severity): severity for severity in Severity}}
 _NO_FILE = frozenset({"<stdin>", "<unknown>", "-", ""})
-# Where the speaker of a line is identified by the same words as a file.
+# A word in the position of the tool with one of these extensions is a file.
 _FILE_SUFFIXES = frozenset({".o", ".a", ".so", ".ll", ".bc", ".mlir", ".ptx"})
 _COUNT = re.compile(r"\d+ (?:warning|error)s?(?: and \d+ errors?)? generated")
 _INTERNAL = re.compile(
@@ -76,22 +76,22 @@ _INTERNAL = re.compile(
     r"unable to execute command: (?:Segmentation fault|Aborted|Illegal instruction|Bus error)",
     re.IGNORECASE,
 )
-# What the SPIR-V back end says of code that it does not have, before it ends as if it had crashed.
+# Errors of the SPIR-V back end for unsupported code, after which it exits as after a crash.
 _REFUSED = re.compile(
     r"error in backend: (?:.*requires the following SPIR-V extension|unable to legalize|"
     r"Unable to meet SPIR-V requirements)"
 )
-# How a shell spells that a signal ended a program: 128 and its number. ptxas exits with 255 for
-# plain errors.
+# A shell returns 128 plus the number of the signal that ended a program. ptxas exits with 255 for
+# ordinary errors.
 _SIGNALLED = range(129, 160)
-# Who sends these ends the whole build.
+# These signals terminate the whole build: SIGHUP, SIGINT, SIGPIPE, SIGTERM.
 _ASKED_TO_STOP = frozenset({-1, -2, -13, -15})
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+(?:"([^"]*)"\s+)?"([^"]*)"')
 
 
 def parse_messages(program: str, stderr: str) -> tuple[ToolMessage, ...]:
-    """Return the messages in what `program` printed; lines of no known form belong to the one above."""
+    """Parse the output of `program`. Lines without a known form belong to the message before them."""
     messages: list[ToolMessage] = []
     details: list[list[str]] = []
     for line in stderr.split("\n"):
@@ -127,7 +127,7 @@ def _message(program: str, line: str) -> ToolMessage | None:
 
 
 def has_crashed(completed: Completed) -> bool:
-    """Return whether the tool, or one that it ran, came to an end that is not a fault of its input."""
+    """Return whether the tool, or a tool that it ran, crashed or had an internal error."""
     status = completed.returncode
     if status in _ASKED_TO_STOP or _REFUSED.search(completed.stderr):
         return False
@@ -135,7 +135,7 @@ def has_crashed(completed: Completed) -> bool:
 
 
 def source_of_ptx(assembly: Path, line: int) -> tuple[str, int, int] | None:
-    """Return the file, line and column that a line of PTX was made from, where it has line tables."""
+    """Return the source location (file, line, column) of a line of PTX, None without line tables."""
     try:
         lines = assembly.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

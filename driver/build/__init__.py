@@ -1,4 +1,4 @@
-"""A whole build: from the command line to what comes out."""
+"""A complete build: from the command line to the outputs."""
 
 from mlir_offload.toolchain import load_on_use
 

@@ -1,4 +1,4 @@
-"""Device code alone, a file for each device: `--offload-device-only`."""
+"""Compile device code only, to one file per device: `--offload-device-only`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mlir_offload.toolchain.target import Kind, Target
 _ASSEMBLY, _TEXT = ".s", ".ll"
 _FAT_BINARY_OPTION = "-fatbin"
 _PTX = ".ptx"
-# What nvcc's and hipcc's options for one form of device code are for.
+# The options of nvcc and hipcc that request each format of device code.
 _FORMS = {_PTX: "-ptx", ".cubin": "-cubin", ".hsaco": "--genco"}
 _FORM_HINTS = {
     ".cubin": "name an NVIDIA GPU, as in --offload-arch=sm_90",
@@ -37,7 +37,10 @@ _FORM_HINTS = {
 
 
 class DeviceFile(Struct, frozen=True):
-    """The code of a device module, or of a file of C++, for one target; PTX that a fat binary keeps."""
+    """The device code of a module or of a CUDA or HIP source for one target.
+
+    `ptx` is its PTX, if a fat binary is to contain that too.
+    """
 
     source: Path
     module: str
@@ -47,9 +50,9 @@ class DeviceFile(Struct, frozen=True):
 
 
 def compile_device_only(context: BuildContext) -> None:
-    """Compile each source for each device, and bring the files to their places.
+    """Compile each source for each device and publish the files.
 
-    Raises UsageError for an input that has no device code, and where -o names one file for several.
+    Raises UsageError if an input has no device code, or if -o names one file for several outputs.
     """
     _check_inputs(context)
     tasks = [partial(_compile, _for_text(context), *pair) for pair in context.compiled.items()]
@@ -81,7 +84,7 @@ def _check_inputs(context: BuildContext) -> None:
 
 
 def _check_made(context: BuildContext, made: Sequence[DeviceFile]) -> None:
-    """Raise UsageError for an input of which there is nothing to write."""
+    """Raise UsageError if an input yields no device code."""
     for source in context.compiled:
         if all(file.source != source for file in made):
             archs = ", ".join(target.arch for target in context.targets)
@@ -93,7 +96,7 @@ def _check_made(context: BuildContext, made: Sequence[DeviceFile]) -> None:
 
 
 def _for_text(context: BuildContext) -> BuildContext:
-    """Return the context in which clang writes device code as text, where that is asked for."""
+    """Return the context in which clang emits device code as text, if -S was given."""
     options = context.options
     if not options.assembly:
         return context
@@ -136,13 +139,13 @@ def _compile_gpu_cpp(context: BuildContext, source: Path, output: Path) -> Itera
 
 
 def _ptx_of(context: BuildContext, image: ImageFile) -> Path | None:
-    """Return the PTX of an image, if a fat binary is to hold it for later GPUs."""
+    """Return the PTX of an image, if the fat binary is to contain it for later GPUs."""
     is_kept = context.options.device_flags.keeps_ptx(image.target, context.targets)
     return assembly_file(image) if is_kept else None
 
 
 def _fat_binaries(context: BuildContext, made: Sequence[DeviceFile]) -> list[DeviceFile]:
-    """Pack the files of each module and kind into one. Raises UsageError for a kind that has no container."""
+    """Pack the files of each module and kind into one. Raises UsageError if the kind has no fat binaries."""
     groups: dict[tuple[Path, str, Kind], list[DeviceFile]] = {}
     for file in made:
         groups.setdefault((file.source, file.module, file.target.kind), []).append(file)
@@ -173,7 +176,7 @@ def _ending(context: BuildContext, target: Target) -> str:
 
 
 def _outputs(context: BuildContext, made: Sequence[DeviceFile]) -> list[Path]:
-    """Return where the files go. Raises UsageError if -o names one file for several."""
+    """Return the output paths. Raises UsageError if -o names one file for several outputs."""
     named = context.options.output
     if named is not None and len(made) > 1 and named != STANDARD_OUTPUT:
         msg = f"-o names one file, but there are {len(made)} files of device code"
@@ -186,7 +189,7 @@ def _outputs(context: BuildContext, made: Sequence[DeviceFile]) -> list[Path]:
 
 
 def _output(context: BuildContext, file: DeviceFile, count: int, *, has_module: bool) -> Path:
-    """Return the name of a file: as nvcc's if its option asked for it, else as clang's."""
+    """Return the path of an output, named as by nvcc if one of its options was given, else as by clang."""
     options = context.options
     words = [file.source.stem, *((file.module,) if has_module else ())]
     if options.makes_fat_binary:

@@ -1,7 +1,7 @@
-"""The hermetic steps: one input, one output, a process of its own, so that ccache can keep them.
+"""The hermetic steps: one input, one output, a separate process, so that ccache can cache them.
 
-Each is a command of a compiler's form, `mlir-offload --image-step -x cpp-output -c IN -o OUT ...`.
-Where the tools are is found as for any other call; `--toolchain-id` says which they must be.
+Each is a compiler command, `mlir-offload --image-step -x cpp-output -c IN -o OUT ...`. It searches for
+the tools as any other invocation does; `--toolchain-id` is the identity that they must have.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mlir_offload.translate import gpu_module
 
 
 class _Work(Struct, frozen=True):
-    """A step with what it works with, and a copy of its input."""
+    """A step, its build context, and a copy of its input."""
 
     step: HermeticStep
     context: BuildContext
@@ -43,9 +43,9 @@ class _Work(Struct, frozen=True):
 
 
 def run_hermetic_step(step: HermeticStep, runner: Runner) -> None:
-    """Do the work in a directory of its own, then bring the output to its place.
+    """Run the step in its own temporary directory, then publish the output.
 
-    Raises MlirOffloadError; no output is left then.
+    Raises MlirOffloadError; then the output is removed.
     """
     options = parse_arguments(step.compiler_words)
     output = Path(step.output)
@@ -85,7 +85,7 @@ def _write_depfile(work: _Work) -> None:
 
 
 def _copy(source: Path, workspace: Path) -> Path:
-    """Bring the input under a name that says nothing, so that no output can hold its name."""
+    """Copy the input to a fixed name, so that no output can contain the original name."""
     try:
         return Path(shutil.copyfile(source, workspace / "input.mlir"))
     except OSError as error:
@@ -94,7 +94,7 @@ def _copy(source: Path, workspace: Path) -> Path:
 
 
 def _context(opened: Build, step: HermeticStep, tools: ToolWatch) -> BuildContext:
-    """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
+    """Find the tools. Raises CompatibilityError if their identity differs from `--toolchain-id`."""
     found = find_step_tools(opened.options, RememberingRunner(opened.runner))
     kind = found.targets[0].kind if found.targets else None
     identity = identify_for(kind, found.releases, found.cuda, found.rocm)
@@ -103,7 +103,7 @@ def _context(opened: Build, step: HermeticStep, tools: ToolWatch) -> BuildContex
     return replace(opened.context(found), source_time=time)
 
 
-# Each step loads what it needs only: a miss pays for it.
+# Each step imports only the modules it uses, because every cache miss pays for the imports.
 def _image(work: _Work, step: ImageStep, output: Path) -> None:
 
     context = work.context

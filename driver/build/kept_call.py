@@ -1,7 +1,7 @@
-"""A whole call that `--cache` keeps, and that is looked up before any tool runs.
+"""Cache the result of a complete invocation with `--cache`; the lookup runs no other tool.
 
-ccache stores it as it stores the result of a step. The compiler that ccache runs only copies the result of this call. A
-look-up without a result fails, and ccache does not store a failure.
+ccache stores it like the result of a step. The "compiler" that ccache runs only copies the result that this
+process left for it. A lookup without a result fails, and ccache does not store failures.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import decoded
 
 _FORMAT = "mlir-offload call 1"
-# `#nvvm.target` and the like may name libraries.
+# Attributes such as `#nvvm.target` may name libraries.
 _ATTACHED = b".target"
 _KEY, _MADE, _KEPT = "call.i", "call.made", "call.o"
-# The text is the same for each call, because ccache may be configured to hash it.
+# The script is the same for each invocation, because ccache may be configured to hash it.
 _COPY = f'#!/bin/sh\nexec cp "${{0%/*}}/{_MADE}" "${{0%/*}}/{_KEPT}"\n'
 
 
 class _Result(Struct, frozen=True):
-    """The object of a call, the files that it read besides its source, and the parts of that."""
+    """The object, the files that were read besides the source, and the hashes of the source's parts."""
 
     made: bytes
     read: tuple[tuple[str, bool, str], ...]
@@ -41,14 +41,14 @@ class _Result(Struct, frozen=True):
 
 
 class KeptCall(Struct, frozen=True):
-    """A call whose result is looked up under `key`: all that decides about it."""
+    """An invocation whose result is cached under `key`, the hash of everything that the result depends on."""
 
     context: BuildContext
     launched: LaunchedSteps
     key: str
 
     def take(self) -> list[Path] | None:
-        """Return the finished object in the workspace, and note what was read; None if it is not kept."""
+        """Return the cached object in the workspace and note its dependencies; None if it is not cached."""
         found = self._ask()
         if found is None:
             return None
@@ -61,7 +61,7 @@ class KeptCall(Struct, frozen=True):
         return [output]
 
     def keep(self) -> None:
-        """Keep the result of a call that said nothing, unless a file was edited meanwhile."""
+        """Cache the result, unless the invocation printed messages or a file was edited meanwhile."""
         if report().has_messages or _key(self.context, self.launched) != self.key:
             return
         ((source, output),) = self.context.compiled.items()
@@ -72,7 +72,7 @@ class KeptCall(Struct, frozen=True):
         self._ask()
 
     def _ask(self) -> _Result | None:
-        """Have ccache give what it has, or keep what was made."""
+        """Return ccache's result, after storing the one in the workspace if there is one; None if there is none."""
         place = self.context.workspace.absolute()
         copy, key, kept = place / "keep-call", place / _KEY, place / _KEPT
         copy.write_text(_COPY, encoding="utf-8")
@@ -91,7 +91,7 @@ class KeptCall(Struct, frozen=True):
 
 
 def find_kept(context: BuildContext) -> KeptCall | None:
-    """Return the call as one that may be kept; None if it reads or writes what no key tells."""
+    """Return the invocation if it can be cached; None if it may read or write files outside the key."""
     launched = context.launched
     if launched is None or not launched.launcher.uses_ccache or not _is_plain(context.options):
         return None
@@ -100,9 +100,9 @@ def find_kept(context: BuildContext) -> KeptCall | None:
 
 
 def _is_plain(options: CompileOptions) -> bool:
-    """Return whether a call makes one object of one program, and all that it reads is known before.
+    """Return whether the invocation compiles one program to one object and all its input files are known.
 
-    Options of clang, passes and plugins may name files.
+    Options of clang, passes and plugins may name further files.
     """
     named = (options.compiler_arguments, options.mlir_arguments, options.pipeline)
     others = (options.header, options.manifest, options.save_temps, report().options.reproduce)
@@ -117,14 +117,14 @@ def _is_plain(options: CompileOptions) -> bool:
 
 
 def _key(context: BuildContext, launched: LaunchedSteps) -> str:
-    """Return the hash of all that decides about the result, and of the names in it; nothing if that is unknown."""
+    """Return the hash of everything that the result depends on; empty if that is not known."""
     kinds = dict.fromkeys(target.kind for target in context.targets)
     libraries = (one.path for one in context.options.device_flags.libraries)
     try:
         sources = [source.read_bytes() for source in context.compiled]
         read = [*sources, *(library.read_bytes() for library in libraries)]
     except OSError:
-        # Who reads the file for its content tells what is wrong.
+        # The step that reads the file will report the error.
         return ""
     if any(_ATTACHED in source for source in sources):
         return ""
@@ -143,7 +143,7 @@ def _key(context: BuildContext, launched: LaunchedSteps) -> str:
 
 
 def _places(context: BuildContext) -> Iterator[str]:
-    """Yield the directories that a dependency file, a record or debug information may name."""
+    """Yield the directories that a dependency file, a build record or debug information may contain."""
     yield os.getcwd()  # noqa: PTH109 (quick)
     yield from (value for _, value in context.releases.environment)
     yield from (str(kit.root) for kit in (context.cuda, context.rocm) if kit is not None)

@@ -1,4 +1,4 @@
-"""Builds that link: programs, and objects whose device code is linked already."""
+"""Builds that link: programs, and objects with linked device code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlir_offload.driver.system.parallel import Threads
 
 
 def start_runtime(context: BuildContext, threads: Threads) -> None:
-    """Have the host runtime compiled while the sources are."""
+    """Start compiling the host runtime concurrently with the sources."""
     needed = runtime.host_runtime(context)
     if needed.kinds:
         work = partial(runtime.compile_runtime, context, needed)
@@ -22,14 +22,14 @@ def start_runtime(context: BuildContext, threads: Threads) -> None:
 
 
 def link_program(context: BuildContext, device: Sequence[DeviceModule]) -> Path:
-    """Link a program or a library, these device modules compiled by this call."""
+    """Link a program or a library. `device` contains the device modules that this invocation compiled."""
     return program.link(context, device)
 
 
 def finish_non_rdc(
     context: BuildContext, source: Path, made: Path, device: Sequence[DeviceModule], output: Path
 ) -> None:
-    """Finish the object of a source with its runtime, its device code linked."""
+    """Link the device code of the object of a source (`-fno-gpu-rdc`) and add the runtime."""
     if device:
         non_rdc_object.make_non_rdc_object(context, source, made, device, output)
     elif context.options.mode is Mode.OBJECT:

@@ -1,7 +1,7 @@
-"""The manifest of a build: what went in, by what means, what came out.
+"""The manifest of a build: its inputs, parameters, tools and outputs.
 
-An in-toto statement (v1) with the provenance of SLSA (v1): https://slsa.dev/spec/v1.0/provenance.
-`data/manifest.schema.json` is what we promise of it.
+An in-toto statement (v1) with SLSA provenance (v1): https://slsa.dev/spec/v1.0/provenance.
+`data/manifest.schema.json` is its documented schema.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from mlir_offload.toolchain.tables import known_release
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
-# A package URL, as the package has no address of its own that stays.
+# A package URL, because the package has no permanent web address.
 BUILD_TYPE = "pkg:pypi/mlir-offload#build/v1"
 _CHUNK_BYTES = 1 << 20
-# The code of the programs of LLVM lies here, not in the programs.
+# The tools of LLVM are small; most of their code is in these libraries.
 _LLVM_LIBRARIES = ("libLLVM*.so*", "libclang-cpp.so*", "libMLIR*.so*")
 
 
 class Resource(Struct, frozen=True):
-    """A file that took part: its name, its content, for a tool where it was and its release."""
+    """A file of the build. `place` is the path of a tool or library, `version` the release of a tool."""
 
     name: str
     path: Path
@@ -46,7 +46,7 @@ class Resource(Struct, frozen=True):
 
 
 def write_manifest(context: BuildContext) -> None:
-    """Write the manifest that `--manifest=` asks for, when all outputs are in their place."""
+    """Write the file of `--manifest=`, after all outputs have been written."""
     if context.options.manifest is None or context.options.dry_run:
         return
     made = context.workspace / "manifest.json"
@@ -55,7 +55,7 @@ def write_manifest(context: BuildContext) -> None:
 
 
 def render_manifest(context: BuildContext) -> str:
-    """Return the manifest of a finished build as JSON; equal builds give equal bytes."""
+    """Return the manifest of a finished build as JSON. Equal builds give equal bytes."""
     options, digest = context.options, _Digests()
     statement = {
         "_type": STATEMENT_TYPE,
@@ -92,7 +92,7 @@ def render_manifest(context: BuildContext) -> str:
 
 
 def _internal_parameters(context: BuildContext) -> Mapping[str, Any]:
-    """Return what was chosen where the command line left a choice."""
+    """Return the choices that the command line did not determine."""
     parameters: dict[str, Any] = {
         "llvm": str(context.llvm.version),
         "mode": context.options.mode.value,
@@ -115,7 +115,7 @@ def _internal_parameters(context: BuildContext) -> Mapping[str, Any]:
 
 
 def _resolved(context: BuildContext) -> list[Resource]:
-    """Return inputs, what they pulled in, libraries and tools: each file once, in a fixed order."""
+    """Return inputs, included files, libraries and tools: each file once, sorted by role and name."""
     found = [
         *(Resource(str(path), path, "input") for path in context.options.inputs),
         *(Resource(str(path), path, "dependency") for path in _pulled_in(context)),
@@ -135,7 +135,7 @@ def _pulled_in(context: BuildContext) -> Iterator[Path]:
 
 
 def _libraries(context: BuildContext) -> Iterator[Resource]:
-    """Yield the libraries of the runtime, where something was linked against them."""
+    """Yield the libraries of the GPU runtimes that the output was linked against."""
     if context.options.mode is not Mode.LINK:
         return
     libraries = runtime_libraries(context, host_runtime(context).kinds)
@@ -145,13 +145,13 @@ def _libraries(context: BuildContext) -> Iterator[Resource]:
 
 
 def _tools(context: BuildContext) -> Iterator[Resource]:
-    """Yield the programs that ran, with those that they run, and the code of LLVM's."""
+    """Yield the programs that ran, the programs that clang runs, and LLVM's shared libraries."""
     programs = context.executor.programs
     for llvm in dict.fromkeys((context.llvm, context.mlir)):
         version = str(llvm.version)
         for name, path in llvm.tools:
             is_run_by_clang = name in {"clang-linker-wrapper", "ld.lld"} and llvm == context.llvm
-            # Steps under a launcher tell the names of what they run only.
+            # Steps under a launcher report only the names of the programs that they run.
             if is_run_by_clang or not programs.isdisjoint((str(path), name)):
                 yield _tool(name, path, version)
         for pattern in _LLVM_LIBRARIES:
@@ -168,12 +168,12 @@ def _tool(name: str, path: Path, version: str) -> Resource:
 
 
 class _Digests(Struct):
-    """The hash of each file, taken once."""
+    """A cache of file hashes, so that each file is read once."""
 
     known: dict[Path, str] = field(default_factory=dict)
 
     def of(self, path: Path) -> str:
-        """Return the SHA-256 of the content in hexadecimal digits."""
+        """Return the SHA-256 of the content as hexadecimal digits."""
         if path not in self.known:
             digest = hashlib.sha256()
             with path.open("rb") as stream:
@@ -198,5 +198,5 @@ def _descriptor(resource: Resource, digest: _Digests) -> Mapping[str, Any]:
 
 
 def _printable(text: str) -> str:
-    """Return text that JSON can hold: a byte that is not UTF-8 is spelled out."""
+    """Return text that JSON can represent: bytes that are not UTF-8 are escaped."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""What stops before compilation: `-E`, `-M` and `-MM`, `-fsyntax-only`."""
+"""Modes that end before compilation: `-E`, `-M`, `-MM` and `-fsyntax-only`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mlir_offload.toolchain.process import Command, as_operand
 
 
 def check_syntax(context: BuildContext) -> None:
-    """Parse and verify each input. Raises SourceError for what is wrong in one."""
+    """Parse and verify each input. Raises SourceError for an invalid one."""
     parallel_map([partial(_check, context, *pair) for pair in context.compiled.items()])
 
 
@@ -28,7 +28,7 @@ def _check(context: BuildContext, source: Path, output: Path) -> None:
 
 
 def preprocess(context: BuildContext) -> list[Path]:
-    """Return the preprocessed inputs, or a rule for Make for each."""
+    """Return the preprocessed inputs, or for -M and -MM a Make rule per input."""
     parallel_map([partial(_preprocess, context, *pair) for pair in context.compiled.items()])
     return list(context.compiled.values())
 

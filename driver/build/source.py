@@ -57,7 +57,7 @@ from mlir_offload.translate.lower import (
 
 
 def compile_inputs(context: BuildContext) -> tuple[DeviceModule, ...]:
-    """Compile every source to its object, side by side; return what became of the device modules."""
+    """Compile all sources concurrently, each to its object. Return the device modules with their images."""
     work = [partial(_compile, context, *pair) for pair in context.compiled.items()]
     return tuple(module for modules in parallel_map(work) for module in modules)
 
@@ -79,10 +79,10 @@ def _compile(context: BuildContext, source: Path, output: Path) -> tuple[DeviceM
 def compile_mlir(
     context: BuildContext, source: Path, directory: Path, output: Path
 ) -> tuple[DeviceModule, ...]:
-    """Compile one `.mlir` file to `output`, all intermediate files in `directory`.
+    """Compile one `.mlir` file to `output`, with all intermediate files in `directory`.
 
-    It has been normalised there, or is being so. Raises SourceError for what is wrong in the
-    program, with its place in `source`.
+    Waits until the file is normalised there. Raises SourceError, with its location in `source`, for an
+    invalid program.
     """
     context.wait_for(normalized(directory))
     split = split_source(context, source, directory)
@@ -92,9 +92,9 @@ def compile_mlir(
 def compile_split(
     context: BuildContext, source: Path, split: SplitFiles, directory: Path, output: Path
 ) -> tuple[DeviceModule, ...]:
-    """Compile the parts of a program to `output`, host and devices together or side by side.
+    """Compile a split program to `output`; host and devices are lowered together or concurrently.
 
-    Return what became of the device modules.
+    Return the device modules with their images.
     """
     with _joint(context, source, split, directory) as joint:
         device, (host, is_device_linked) = run_concurrently(
@@ -109,7 +109,7 @@ def compile_split(
 def _make_host(
     context: BuildContext, source: Path, split: SplitFiles, directory: Path, output: Path
 ) -> tuple[Path, bool]:
-    """Lower the host module, and make its object if that will hold no image; say whether it did."""
+    """Lower the host module, and emit its object if it will contain no image; return whether it was emitted."""
     host = make_host_ir(context, source, split, directory)
     device = _modules_to_be_linked(context, split)
     if device:
@@ -120,7 +120,8 @@ def _make_host(
 def _modules_to_be_linked(context: BuildContext, split: SplitFiles) -> tuple[DeviceModule, ...]:
     """Return the device modules, without their images, if each image will be a linked one.
 
-    That is known of a program whose parts were lowered together, and prints commands in one order.
+    That is known only if host and devices are lowered together. With -### it is not used, so that the
+    commands are printed in one order.
     """
     if context.joint is None or context.options.dry_run:
         return ()
@@ -153,7 +154,7 @@ def _will_be_linked(
 def _joint(
     context: BuildContext, source: Path, split: SplitFiles, directory: Path
 ) -> Iterator[BuildContext]:
-    """Have host and device code lowered together, unless a launcher is to keep the parts."""
+    """Start lowering host and device code together, unless a launcher caches the parts."""
     if context.launched is not None or not split.modules:
         yield context
         return
@@ -164,7 +165,7 @@ def _joint(
 
 
 def host_text(directory: Path) -> Path:
-    """Return where the LLVM IR of the host module is written."""
+    """Return the path of the LLVM IR of the host module."""
     return directory / "host.ll"
 
 
@@ -176,9 +177,9 @@ def finish_object(
     host: Path,
     output: Path,
 ) -> None:
-    """Make what the options ask for of the images and of the host module's LLVM IR.
+    """Embed the images into the host module and emit the format that the options request.
 
-    Bitcode is what the consumer reads: written in process if llvmlite has its LLVM, else by its clang.
+    Bitcode is written in process if llvmlite contains the linking LLVM, otherwise by its clang.
     """
     mode = context.options.mode
     has_two = context.host_reader < context.mlir.version.major
@@ -187,7 +188,7 @@ def finish_object(
     if (mode is Mode.LLVM_TEXT or in_process) and not has_two and not embeds:
         _embed(context, source, split, device, host, output)
         return
-    # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
+    # clang reads text as fast as bitcode, and writing bitcode first would take longer.
     embedded = host.with_name("host.embedded.ll")
     _embed(context, source, split, device, host, embedded)
     embedded = context.text_for(context.host_reader, embedded, source)
@@ -225,7 +226,7 @@ def _make_linkable(
 def make_images(
     context: BuildContext, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
-    """Compile every device module for every target, under the launcher where there is one."""
+    """Compile every device module for every target, under the launcher if there is one."""
     selected = select_modules(context, source, modules)
     if context.options.is_host_only:
         return lower_device(context, source, selected)
@@ -254,7 +255,7 @@ def split_source(
 ) -> SplitFiles:
     """Split a normalised program into its host module and its device modules.
 
-    Without forms those are in the forms for the targets, and for NVVM where there is none.
+    The device modules have the given forms, by default those of the targets, or NVVM without targets.
     """
     options = context.options
     describes_memory = works_on_host_memory(context, source)
@@ -280,10 +281,10 @@ def split_source(
 
 
 def _parameter_form(context: BuildContext, *, describes_memory: bool) -> ParameterForm | None:
-    """Return how kernels take their memrefs: without optimisation as the program says.
+    """Return how kernels take memrefs; without optimisation None, as the program declares them.
 
-    Device code that is made alone may have other launches than those of the program, and the runtime
-    reads the named fields of a memref.
+    Kernels keep all parts of a memref with --offload-device-only, because other programs may launch them,
+    and for targets on host memory, because the runtime reads the named fields of a memref.
     """
     if not context.options.opt_level:
         return None
@@ -297,7 +298,7 @@ def _narrow_bits(context: BuildContext) -> int | None:
 
 
 def make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
-    """Lower the host module, under the launcher where there is one."""
+    """Lower the host module, under the launcher if there is one."""
     lower_here = partial(lower_host, context, source, split, directory)
     if context.launched is None:
         return lower_here()
@@ -308,7 +309,7 @@ def make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directo
 
 
 def lower_host(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
-    """Lower the host module to LLVM IR, in a file of the directory."""
+    """Lower the host module to LLVM IR, in a file of the directory. Raises SourceError."""
     executor, llvm = context.executor, context.mlir
     low, text = directory / "host.low.mlir", host_text(directory)
     if context.is_lowered(text):
@@ -328,7 +329,7 @@ def _clang_error(failed: Completed) -> MlirOffloadError:
 
 
 def _not_lowered(low: Path, source: Path, completed: Completed) -> MlirOffloadError:
-    """Return which operation mlir-translate stumbled over: it names neither that nor the place."""
+    """Return an error that names the operation, because mlir-translate names neither it nor its location."""
     try:
         check_host(low.read_text(encoding="utf-8", errors="surrogateescape"))
     except SourceError as error:
@@ -344,9 +345,7 @@ def _embed(
     host: Path,
     output: Path,
 ) -> None:
-    """Package the images and write the host module that carries them."""
-    # Needed when host and devices have been lowered, and loaded by then.
-
+    """Package the images and write the host module that contains them."""
     executor, release = context.executor, context.for_clang
     images = tuple(
         image.packaged for module in device for image in module.images if not image.is_linked

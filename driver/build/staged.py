@@ -1,4 +1,4 @@
-"""Inputs under the names by which the compiler knows their language: `-x LANG`, and `-` for standard input."""
+"""Give inputs of `-x LANG` and standard input (`-`) file names with the extension of their language."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _MLIR, _STDIN = ".mlir", "<stdin>"
 
 @contextlib.contextmanager
 def staged_inputs(options: CompileOptions) -> Iterator[CompileOptions]:
-    """Yield the options with names for such inputs that end as files of their language do.
+    """Yield the options with such inputs replaced by links or copies with the right extension.
 
-    Errors name them as the user did. Raises InputOutputError where an input cannot be read.
+    Errors contain the names on the command line. Raises InputOutputError if an input cannot be read.
     """
     endings = dict(options.languages)
     endings = {path: endings.get(path, "") or _default(path) for path in options.inputs}
@@ -59,7 +59,7 @@ def _default(path: Path) -> str:
 
 
 def _staged(path: Path, ending: str, directory: Path) -> Path:
-    """Return another name of a file; what is read from standard input is written there."""
+    """Return the new name of an input: a symbolic link, or a copy of standard input."""
     directory.mkdir()
     name = directory / f"{path.stem}{ending}"
     if path == STANDARD_INPUT:
@@ -77,10 +77,10 @@ def _staged(path: Path, ending: str, directory: Path) -> Path:
 
 def _renamed(options: CompileOptions, names: Mapping[Path, Path]) -> CompileOptions:
     if names and options.depfile.is_wanted:
-        msg = "-MD and -MMD name files, which -x and standard input have not"
-        raise UsageError(msg, hint="name a file that ends as its language does")
+        msg = "-MD and -MMD do not support -x and standard input"
+        raise UsageError(msg, hint="use a file with the suffix of its language")
     operands = {as_operand(str(path)): str(name) for path, name in names.items()}
-    # What a file includes with quotes lies next to it, not next to its other name.
+    # `#include "..."` must search the directory of the original file, not that of the link.
     folders = [
         word
         for path in names

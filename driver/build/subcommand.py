@@ -1,4 +1,4 @@
-"""Compile every input and link: the main subcommand."""
+"""The main subcommand: compile every input, and link."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ if TYPE_CHECKING:
     from mlir_offload.offload.link.objects import ObjectContents
 
 
-# In the order in which a compilation comes to them.
+# Modules that every compilation needs, in the order of use.
 _ALWAYS = (
     "mlir_offload.driver.step.split_file",
     "mlir_offload.translate.legalize.split",
     "mlir_offload.translate.host.module",
 )
-# What compiles for a kind runs in other processes then, if at all.
+# With a launcher, the modules of a kind are used by other processes, if at all.
 _LAUNCHED = ("mlir_offload.driver.compile.launched", "mlir_offload.toolchain.ptx")
 _LATE = (
     "mlir_offload.driver.step.image_file",
@@ -90,18 +90,18 @@ _LATE = (
 _LINK = ("mlir_offload.driver.link.program",)
 _TEXT_ONLY = frozenset((Mode.PREPROCESSED, Mode.RULE))
 _EARLY = _TEXT_ONLY | {Mode.SYNTAX, Mode.DEVICE}
-# What these make depends on no device.
+# The outputs of these modes do not depend on a device.
 _HOST_ONLY = _TEXT_ONLY | {Mode.SYNTAX, Mode.HEADER}
 
 
 def build(arguments: Sequence[str], runner: Runner) -> None:
-    """Do what the command line asks for. Raises MlirOffloadError; no output is written then."""
+    """Run the command line. Raises MlirOffloadError; then no output is written."""
     options = parse_arguments(arguments)
     if options.spelled:
-        # Most calls name a device and an output only, and load nothing for this.
+        # Most invocations give only a device and an output, and skip this import.
         warn_of_unused(options)
     if "CCACHE_DISABLE" in os.environ:
-        # Only ccache sets it for us; no other call loads this.
+        # Only ccache sets this variable for its compiler; other invocations skip this import.
         cache_key.check_cache_key(options, os.environ, runner)
     with _named_inputs(options) as named, open_build(named, runner) as opened:
         context = build_opened(opened)
@@ -110,7 +110,7 @@ def build(arguments: Sequence[str], runner: Runner) -> None:
 
 
 def _named_inputs(options: CompileOptions) -> contextlib.AbstractContextManager[CompileOptions]:
-    """Return the options with inputs whose names say their language."""
+    """Return the options with inputs whose extensions match their language."""
     if not options.languages and STANDARD_INPUT not in options.inputs:
         return contextlib.nullcontext(options)
 
@@ -118,14 +118,14 @@ def _named_inputs(options: CompileOptions) -> contextlib.AbstractContextManager[
 
 
 def build_opened(opened: Build) -> BuildContext:
-    """Do what the options ask for."""
+    """Build what the options request; errors name the sources as the user did."""
     with _named_as_given(opened.options):
         return build_with(opened)
 
 
 @contextlib.contextmanager
 def _named_as_given(options: CompileOptions) -> Iterator[None]:
-    """Let errors name the sources as the user did, whatever their locations are mapped to."""
+    """Undo `-ffile-prefix-map` in the locations of errors, so that they name the sources as the user did."""
     try:
         yield
     except MlirOffloadError as error:
@@ -138,7 +138,7 @@ def _named_as_given(options: CompileOptions) -> Iterator[None]:
 
 
 def build_with(opened: Build) -> BuildContext:
-    """Do what the options ask for, errors with the places that the files have now."""
+    """Build what the options request; errors contain the locations after prefix maps."""
     options = opened.options
     if options.mode is Mode.LINK:
         link_line.forget_link_lines()
@@ -147,11 +147,11 @@ def build_with(opened: Build) -> BuildContext:
     check_outputs(options)
     context = _context(opened)
     if options.compiler_arguments:
-        # Most calls have none, and load nothing for this.
+        # Most invocations have none, and skip this import.
         unlisted.check_unlisted(context)
     write_compile_commands(context)
     if context.given or not all(path.suffix in MLIR_SUFFIXES for path in options.inputs):
-        # Programs of MLIR alone are for the tools that lower them.
+        # If all inputs are MLIR, the tools that lower them detect errors.
         guard.guard_inputs(context)
     tools = ToolWatch()
     for llvm in {context.mlir, context.llvm}:
@@ -163,7 +163,7 @@ def build_with(opened: Build) -> BuildContext:
             finished = found or _make(context)
         if kept is not None and found is None:
             kept.keep()
-        # Before the outputs: what is newer than its sources has its dependencies at hand.
+        # Written before the outputs: an output newer than its sources must have its dependency file.
         write_depfiles(context)
         for made, output in zip(finished, final_outputs(options), strict=True):
             context.executor.place(made, output)
@@ -176,7 +176,7 @@ def build_with(opened: Build) -> BuildContext:
 
 @contextlib.contextmanager
 def _assumptions(context: BuildContext) -> Iterator[None]:
-    """Let an error of a link say what was assumed of a release that no table knows."""
+    """Add to a link error the assumption that was made about an LLVM release that no table knows."""
     try:
         yield
     except (ToolFailedError, VerificationError) as error:
@@ -187,16 +187,16 @@ def _assumptions(context: BuildContext) -> Iterator[None]:
 
 
 def _explain(context: BuildContext) -> None:
-    """Record what the outputs were made of; say what changed where the user wants to know."""
+    """Write the records of the outputs; print the changes if the user asked for them."""
     for line in why.explain_builds(context, final_outputs(context.options)):
         if context.options.why_rebuilt:
             show_note(line)
 
 
 def _make(context: BuildContext) -> list[Path]:
-    """Return the finished files in the workspace, one for each output."""
+    """Return the finished files in the workspace, one per output."""
     with pool() as threads:
-        # These tools run while the rest of the compiler is being loaded.
+        # These tools run while Python loads the rest of the compiler.
         _start_early(context, threads)
         if context.options.mode in _EARLY:
             return _stop_early(context)
@@ -204,12 +204,12 @@ def _make(context: BuildContext) -> list[Path]:
             header = make_header(context)
             if context.options.mode is Mode.HEADER:
                 return [header]
-            # C and C++ of the same call may include it.
+            # C and C++ sources of the same invocation may include it.
             context.executor.place(header, context.options.header)
         kinds = frozenset(target.kind for target in context.targets)
         links = context.options.mode is Mode.LINK
         device: tuple[DeviceModule, ...] = ()
-        # A link without sources needs nothing of what compiles.
+        # A link without sources needs none of the modules that compile.
         if context.compiled:
             _preload(kinds, launched=context.launched is not None, links=links)
             device = build_source.compile_inputs(context)
@@ -219,7 +219,7 @@ def _make(context: BuildContext) -> list[Path]:
 
 
 def _preload(kinds: frozenset[Kind], *, launched: bool = False, links: bool = False) -> None:
-    """Start loading what a compilation for these kinds will need; return at once."""
+    """Start importing what a compilation for these kinds needs, in a background thread."""
     names = modules_for(kinds, launched=launched, links=links)
     threading.Thread(target=_load, args=(names,), daemon=True).start()
 
@@ -227,7 +227,7 @@ def _preload(kinds: frozenset[Kind], *, launched: bool = False, links: bool = Fa
 def modules_for(
     kinds: frozenset[Kind], *, launched: bool = False, links: bool = False
 ) -> Iterator[str]:
-    """Yield the modules that a compilation for these kinds will need; a kind's own tells the others."""
+    """Yield the modules that a compilation for these kinds needs. Each kind lists its own."""
     yield from _ALWAYS
     own = tuple(kind for kind in all_kinds() if kind in kinds)
     for kind in own:
@@ -247,7 +247,7 @@ def _load(names: Iterator[str]) -> None:
 
 
 def _stop_early(context: BuildContext) -> list[Path]:
-    """Do what needs no compilation, or no host code; return what is put to its place by name."""
+    """Run modes without compilation or without host code; return the files to publish as -o."""
     if context.options.mode is Mode.DEVICE:
         device_only.compile_device_only(context)
         return []
@@ -259,7 +259,7 @@ def _stop_early(context: BuildContext) -> list[Path]:
 
 
 def _start_early(context: BuildContext, threads: Threads) -> None:
-    """Start what depends on nothing else: the first step of each `.mlir` file, and the runtime."""
+    """Start the steps without prerequisites: the first step of each `.mlir` file, and the runtime."""
     for source, made in context.compiled.items():
         if source.suffix in MLIR_SUFFIXES and context.options.mode not in _TEXT_ONLY:
             task = threads.submit(
@@ -275,7 +275,7 @@ def _start_early(context: BuildContext, threads: Threads) -> None:
 
 
 def _context(opened: Build) -> BuildContext:
-    """Choose tools and targets for the command line."""
+    """Choose tools and targets, and return the context of the build."""
     options = opened.options
     launcher = _launcher(options)
     contents = link_line.read_link_inputs(options) if options.mode is Mode.LINK else ()
@@ -294,7 +294,7 @@ def _context(opened: Build) -> BuildContext:
     context.executor.note(Command(("mkdir", "-p", str(opened.workspace))))
     learned = known_release(tools.releases.consumer)
     if learned is not None:
-        # It tells the steps that -### prints what is known here.
+        # The steps that -### prints need what the driver has learned about this release.
         context.executor.note(Command(("export", f"{LEARNED}={learned.text}")))
     called = frozenset[str]().union(*(item.library_functions for item in contents))
     return replace(context, given=given, linked=linked, library_functions=called, compiled=compiled)
@@ -303,7 +303,7 @@ def _context(opened: Build) -> BuildContext:
 def _find_tools(
     options: CompileOptions, finder: Runner, given: Sequence[ObjectContents], *, is_launched: bool
 ) -> FoundTools:
-    """Find the tools for the targets, and for those of objects that are linked."""
+    """Find the tools for the targets and for the kinds of the linked objects."""
     places = places_of(options)
     targets = _targets(options, given)
     kinds = {target.kind for target in targets}.union(*(item.device_kinds for item in given))
@@ -314,7 +314,7 @@ def _find_tools(
             partial(choose_releases, options, places, finder, kinds=kinds),
             partial(choose_toolkit_for, options, places, finder, needed=uses_cuda(kinds)),
         ),
-        # Loaded while the programs that say their release run; a call that is kept needs nothing of it.
+        # Imported while the version queries run; a cached invocation does not need the module.
         (lambda: None) if is_launched else partial(import_module, f"mlir_offload.driver.{early}"),
     )
     check_targets(targets, releases.makers(cuda, is_assembled=options.needs_ptxas))
@@ -323,8 +323,8 @@ def _find_tools(
 
 
 def _targets(options: CompileOptions, given: Sequence[ObjectContents]) -> tuple[Target, ...]:
-    """Return the targets: none where the call has nothing to do with a device."""
-    # Objects that call the runtime but bring no device code need a device all the same.
+    """Return the targets: none if the invocation involves no device."""
+    # Objects that call the runtime but contain no device code still require a device.
     needs_device = (has_device_code(options) and options.mode not in _HOST_ONLY) or (
         any(item.calls_device for item in given) and not any(item.kinds for item in given)
     )
@@ -342,7 +342,7 @@ def _note_consumer(releases: Releases) -> None:
 
 
 def _launcher(options: CompileOptions) -> Launcher | None:
-    """Return the launcher of the steps; without one, no code for it is loaded."""
+    """Return the launcher of the steps. Without one, its module is not loaded."""
     names = {"MLIR_OFFLOAD_LAUNCHER", "MLIR_OFFLOAD_CACHE"}
     if options.launcher is None and options.cache is None and names.isdisjoint(os.environ):
         return None
@@ -356,6 +356,6 @@ def _remembering(runner: Runner) -> Runner:
 
 
 def build_trial(arguments: Sequence[str], runner: Runner) -> None:
-    """Do what a command line asks for, without the user's configuration. Raises MlirOffloadError."""
+    """Run a command line without the user's configuration. Raises MlirOffloadError."""
     with open_build(parse_arguments(arguments), runner, slots=JobSlots(1)) as opened:
         build_with(opened)

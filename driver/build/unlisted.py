@@ -1,4 +1,4 @@
-"""Options that clang does not list, if no input is of clang's languages: clang knows whether they exist."""
+"""Ask clang about options that its option list lacks, if no input is compiled by clang."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mlir_offload.translate.tool_message import Severity, parse_messages
 
 
 def check_unlisted(context: BuildContext) -> None:
-    """Warn of an option that clang does not have. Raises UsageError with -Werror.
+    """Warn about options that clang does not have. Raises UsageError with -Werror.
 
-    Such an option is passed on for C and C++, where clang rejects it. Without such an input it would
-    be dropped, and a misspelled option with it. Flags of a project may be for GCC, so that it is no error.
+    For C and C++ inputs such an option is passed to clang, which rejects it. Without such an input a
+    misspelled option would be dropped silently. It is not an error, because a project's flags may be for GCC.
     """
     options = context.options
     if any(path.suffix in PREPROCESSED_SUFFIXES for path in options.inputs):

@@ -1,6 +1,6 @@
-"""What changed since an output was built last: its inputs, the parts of them, flags and tools.
+"""Report what changed since the last build of an output: inputs, their parts, flags and tools.
 
-A record holds names and hashes only. A macro of `-D` is named without its value, which may be a
+A record contains only names and hashes. A macro of `-D` is recorded without its value, which may be a
 secret.
 """
 
@@ -29,23 +29,23 @@ from mlir_offload.toolchain.byte_view import CHUNK_BYTES
 from mlir_offload.translate import kernel
 
 _FORMAT = 1
-# The section of the tools tells what lies there.
+# The section of tools covers the contents of these directories.
 _PLACES = frozenset({"CUDA_HOME", "CUDA_PATH", "MLIR_OFFLOAD_LLVM", "ROCM_PATH"})
 _SECTIONS = ("input", "part", "flag", "tool")
 _Section = Mapping[str, str]
 
 
 class BuildRecord(Struct, frozen=True):
-    """What an output was made of: for each name of a section, a hash."""
+    """The inputs of an output: four sections, which map names to hashes."""
 
     sections: tuple[_Section, ...]
 
 
 def explain_builds(context: BuildContext, outputs: Sequence[Path]) -> Iterator[str]:
-    """Record what each output was made of; yield what changed since the build before."""
+    """Write the record of each output; yield the changes since the previous build."""
     sources = list(context.compiled)
     for number, output in enumerate(outputs):
-        # A link has one output of all inputs, every other call an output for each.
+        # A link has one output for all inputs; any other invocation has one output per input.
         own = sources[number : number + 1] if len(outputs) > 1 else sources
         record = _record(context, own, is_only_output=len(outputs) == 1)
         file = _record_file(output)
@@ -53,7 +53,7 @@ def explain_builds(context: BuildContext, outputs: Sequence[Path]) -> Iterator[s
         try:
             replace_file(file, json.dumps([_FORMAT, str(output), record.sections], indent=1))
         except OSError as error:
-            # The build is none the worse for it.
+            # A missing record does not affect the build.
             yield f"{output}: no record is kept in {file.parent}: {error.strerror}"
 
 
@@ -76,14 +76,14 @@ def _read_for(context: BuildContext, source: Path) -> tuple[Path, ...]:
 
 
 def _linked(context: BuildContext) -> Iterator[Path]:
-    """Yield the files that a link read besides its inputs."""
+    """Yield the files that a link read in addition to its inputs."""
     if context.options.mode is Mode.LINK:
         for output in final_outputs(context.options):
             yield from (read.path for read in context.dependencies.of(output))
 
 
 def parts(context: BuildContext, source: Path) -> Mapping[str, str]:
-    """Return the hashes of what a program was split into, without what does not matter to the code."""
+    """Return the hash of the host module and of each device module, without names that do not affect the code."""
     if source not in context.parts:
         context.parts[source] = dict(_split_parts(context, source))
     return context.parts[source]
@@ -105,7 +105,7 @@ def _split_parts(context: BuildContext, source: Path) -> Iterator[tuple[str, str
 
 
 def _flags(context: BuildContext) -> Iterator[str]:
-    """Yield the options that the output depends on, each in one spelling."""
+    """Yield the options that affect the output, each in one spelling."""
     options = context.options
     yield from (options.mode.value.replace("link", "link a program"), options.opt_flag)
     yield f"-march={options.march}"
@@ -139,7 +139,7 @@ def _tools(context: BuildContext) -> _Section:
 
 
 def differences(before: BuildRecord | None, now: BuildRecord) -> list[str]:
-    """Return a line for each thing that was added, removed or changed."""
+    """Return one line for each added, removed or changed item."""
     if before is None:
         return ["no earlier build of it is on record"]
     lines = [
@@ -167,7 +167,7 @@ def _record_file(output: Path) -> Path:
 
 
 def _load(file: Path) -> BuildRecord | None:
-    """Read a record; one that is damaged or of another form counts as none."""
+    """Read a record; None if it is damaged or has another format."""
     try:
         known = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The subcommands `bundle` and `link`: lowered here, linked on another machine."""
+"""The subcommands `bundle` and `link`: lower on one host, compile and link on another."""
 
 from mlir_offload.toolchain import load_on_use
 

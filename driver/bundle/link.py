@@ -1,4 +1,4 @@
-"""Link bundles that were made on another machine: check first, compile, link, check again."""
+"""Link bundles that were made on another host: check, compile, link, verify."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SUBCOMMAND = "link"
 
 
 class UnpackedBundle(Struct, frozen=True):
-    """A bundle whose content was found to be what its manifest says, and the directory of its files."""
+    """A bundle that matches the hashes of its manifest, and the directory with its files."""
 
     path: Path
     manifest: MobManifest
@@ -59,8 +59,8 @@ class UnpackedBundle(Struct, frozen=True):
 def link_bundles(arguments: Sequence[str], runner: Runner) -> int:
     """Run `mlir-offload link`; return its exit status.
 
-    Raises VerificationError for a damaged bundle, one error with all that is missing here, and what
-    a link raises.
+    Raises VerificationError for a damaged bundle, one error that lists everything missing on this host, and
+    the errors of a link.
     """
     options = parse_arguments(arguments)
     check_spelled(_SUBCOMMAND, options.spelled)
@@ -88,7 +88,7 @@ def link_bundles(arguments: Sequence[str], runner: Runner) -> int:
 
 
 def _place_of(bundle: UnpackedBundle, location: str) -> str:
-    """Return a bundle in place of a file that was made of it."""
+    """Return the path of the bundle for a location in one of its files, any other location unchanged."""
     return str(bundle.path) if location.startswith(f"{bundle.directory}/") else location
 
 
@@ -104,7 +104,7 @@ def _check_inputs(options: CompileOptions) -> None:
         )
     others = [path for path in options.inputs if path.suffix != SUFFIX]
     if options.mode is Mode.OBJECT and others:
-        msg = f"link -c makes objects of bundles: {others[0]} is none"
+        msg = f"link -c makes objects of bundles: {others[0]} is not a bundle"
         raise UsageError(msg, hint="leave it out, or link without -c")
     for path in others:
         check_input(path)
@@ -112,12 +112,12 @@ def _check_inputs(options: CompileOptions) -> None:
         check_output(options.output)
     check_kept(options.save_temps, options.inputs)
     if options.mode is Mode.LINK or options.output is not None:
-        # What a bundle's objects are called is known once it has been read.
+        # For -c without -o, the objects' names are known only after the bundle has been read.
         check_files(options.inputs, [OutputFile(path, "-o") for path in final_outputs(options)])
 
 
 def _unpack(path: Path, directory: Path) -> UnpackedBundle:
-    """Check a bundle and write its files into a directory. Raises VerificationError."""
+    """Check a bundle and write its files to a directory. Raises VerificationError."""
     with open_view(path) as view:
         members = read_archive(view)
         manifest = read_manifest(members, str(path))
@@ -130,7 +130,7 @@ def _unpack(path: Path, directory: Path) -> UnpackedBundle:
 
 
 def _context(opened: Build, bundles: Sequence[UnpackedBundle]) -> BuildContext:
-    """Choose the tools. Raises one error with all that is missing or does not fit."""
+    """Choose the tools. Raises one error that lists everything missing or incompatible."""
     manifests = [(bundle.path, bundle.manifest) for bundle in bundles]
     places, links = places_of(opened.options), opened.options.mode is Mode.LINK
     for release in (one for bundle in bundles for one in bundle.manifest.learned):
@@ -149,7 +149,7 @@ def _context(opened: Build, bundles: Sequence[UnpackedBundle]) -> BuildContext:
 
 
 def _with_flags(options: CompileOptions, manifests: Sequence[MobManifest]) -> CompileOptions:
-    """Return the options with what the bundles were made with, unless the user says otherwise."""
+    """Return the options with those of the bundles as defaults."""
     given = {key for key, _ in options.spelled}
     level = max(manifest.opt_level for manifest in manifests)
     return replace(
@@ -161,7 +161,7 @@ def _with_flags(options: CompileOptions, manifests: Sequence[MobManifest]) -> Co
 
 
 def _compile_bundle(context: BuildContext, bundle: UnpackedBundle) -> list[tuple[str, Path]]:
-    """Return an object for each source of a bundle, with the name of the source."""
+    """Return the name of each source of a bundle, with its object."""
     for build in builds_of(bundle.manifest.kinds):
         build.prepare(context)
     library = bundle.directory / bundle.manifest.libdevice if bundle.manifest.libdevice else None
@@ -173,7 +173,7 @@ def _compile_bundle(context: BuildContext, bundle: UnpackedBundle) -> list[tuple
 
 
 def _compile_unit(context: BuildContext, bundle: UnpackedBundle, unit: MobUnit) -> Path:
-    """Compile the images of one host module and the module with them inside."""
+    """Compile the device images of one host module, and the module with the images embedded."""
     tasks = [
         partial(_make_image, context, bundle, device, target)
         for device in unit.devices
@@ -202,7 +202,7 @@ def _make_image(
 
 
 def _check_objects(options: CompileOptions, units: Sequence[MobUnit]) -> None:
-    """Refuse objects that would take each other's place."""
+    """Raise UsageError if two objects would have the same path."""
     names = [_object_name(unit.source) for unit in units]
     if options.output is not None and len(names) > 1:
         msg = f"-o names one file, but the bundles hold {len(names)} host modules"
@@ -225,7 +225,7 @@ def _place_objects(context: BuildContext, made: Sequence[tuple[str, Path]]) -> N
 
 
 def _with_objects(options: CompileOptions, objects: dict[Path, list[Path]]) -> CompileOptions:
-    """Return the options of the link, with objects in the place of the bundles."""
+    """Return the options of the link with the bundles replaced by their objects."""
     operands = {as_operand(str(path)): made for path, made in objects.items()}
     items = [
         word
@@ -237,9 +237,9 @@ def _with_objects(options: CompileOptions, objects: dict[Path, list[Path]]) -> C
 
 
 def _link(opened: Build, options: CompileOptions, context: BuildContext) -> None:
-    """Link by the way of every other link."""
+    """Link the objects like any other build."""
     if options.dry_run:
-        # Nothing was made that could be looked into.
+        # In a dry run no object exists, so that the link inputs cannot be read.
         output = ("-o", str(options.output or "a.out"))
         shared = ("-shared",) if options.shared else ()
         words = ("mlir-offload", *shared, *options.link_items, *output)

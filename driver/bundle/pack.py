@@ -1,4 +1,4 @@
-"""Put lowered units into the archive of a bundle, with its manifest and the way to link it."""
+"""Write lowered units into a bundle, with its manifest, README and link script."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pack_bundle(
     requirement: LlvmRequirement,
     libdevice: Path | None,
 ) -> bytes:
-    """Return the archive; equal sources, options and tools give equal bytes, wherever they are."""
+    """Return the archive. Equal sources, options and tools give equal bytes in any directory."""
     members: dict[str, bytes] = {}
     listed = [_pack_unit(context, number, unit, members) for number, unit in enumerate(units)]
     kinds = {device.kind for unit in listed for device in unit.devices}
@@ -70,7 +70,7 @@ def pack_bundle(
 
 
 def _learned(context: BuildContext) -> Iterator[LearnedRelease]:
-    """Yield what the bundle was made by and no table knows."""
+    """Yield the learned data of releases that are not in the tables and that made the bundle."""
     for major in sorted({context.mlir.version.major, context.consumer}):
         release = known_release(major)
         if release is not None:
@@ -95,7 +95,7 @@ def _digests(files: Mapping[str, bytes]) -> tuple[tuple[str, str], ...]:
 def _pack_unit(
     context: BuildContext, number: int, unit: LoweredUnit, members: dict[str, bytes]
 ) -> MobUnit:
-    """Add the files of a unit to the members, and return what the manifest says of them."""
+    """Add the files of a unit to the members, and return its manifest entry."""
     stem = f"{number}-{_plain(unit.source.stem)}"
     host = f"host/{stem}{'.bc' if unit.source.suffix == '.bc' else '.ll'}"
     members[host] = unit.host.read_bytes()
@@ -110,7 +110,7 @@ def _pack_unit(
 
 
 def _kernels(context: BuildContext, device: LoweredDevice) -> tuple[DeviceKernel, ...]:
-    """Return the kernels with their arguments, as far as llvmlite reads what LLVM wrote."""
+    """Return the kernels with their parameters; only the names if llvmlite cannot read the IR."""
     names = [kernel.symbol for kernel in device.module.module.kernels]
     major = context.mlir.version.major
     if (in_process_llvm_major() or 0) < major:
@@ -124,7 +124,7 @@ def _kernels(context: BuildContext, device: LoweredDevice) -> tuple[DeviceKernel
 
 
 def _bitcode_releases(units: Sequence[LoweredUnit]) -> Iterator[int]:
-    """Yield the releases of LLVM that wrote the bitcode among the sources, and 0."""
+    """Yield the LLVM releases that wrote bitcode among the sources, and 0."""
     yield 0
     for unit in units:
         if unit.source.suffix == ".bc":

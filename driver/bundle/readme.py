@@ -1,4 +1,4 @@
-"""The `README.md` in a bundle: what it is, what it needs, and how clang alone links it."""
+"""The `README.md` of a bundle: contents, requirements, and how to link it with clang alone."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ _README = """\
 # {name}
 
 A program for {targets}, lowered from MLIR to LLVM IR by mlir-offload {version} with LLVM {llvm}.
-It is to be compiled and linked on the machine that has clang. It is code: treat it as you treat source
-of the same origin.
+Compile and link it on a machine with clang. It is code: treat it like source code of the same origin.
 
 ## Link it
 
-With mlir-offload, which checks first what is missing, and the result afterwards:
+With mlir-offload, which checks the requirements before the link and the result after it:
 
     mlir-offload link {name}.mob -o {name}
 
@@ -23,20 +22,20 @@ With clang alone, in the directory of this file:
 
     {line}
 
-The same as a script, for any directory, with objects and libraries of your own:
+With a script that runs the same command, from any directory, with your own objects and libraries:
 
     sh {name}/link.sh -o {name}
 
-## What it needs
+## Requirements
 
 {needs}
 
-## What it holds
+## Contents
 
 {files}
 """
 _FILES = (
-    ("host/", "host modules, as LLVM IR: kernels registered, launches resolved"),
+    ("host/", "host modules, as LLVM IR, with registered kernels and launches bound to stubs"),
     (
         "device/",
         "device modules, as LLVM IR; `.nvptx.ll` for NVIDIA GPUs, `.amdgpu.ll` for AMD GPUs, `.cpu.ll` for the CPU",
@@ -45,17 +44,17 @@ _FILES = (
     ("lib/", "NVIDIA's libdevice, under NVIDIA's licence"),
 )
 _ALWAYS = (
-    ("manifest.json", "what is in it, with hashes, and the kernels with their arguments"),
+    ("manifest.json", "the files with their hashes, and the kernels with their arguments"),
     ("link.sh", "links it with clang alone"),
 )
 _IMAGES = (
     "images.s",
-    "has the assembler put the device images where clang-linker-wrapper looks for them",
+    "assembly that places the device images in the section that clang-linker-wrapper reads",
 )
 
 
 def render_readme(recipe: Recipe) -> str:
-    """Return the text; equal bundles have equal ones."""
+    """Return the text. Equal bundles give equal texts."""
     manifest, producers = recipe.manifest, dict(recipe.manifest.producers)
     targets = [str(target) for target in manifest.targets]
     shown = ["the CPU" if word == "host" else word for word in targets]

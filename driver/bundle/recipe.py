@@ -1,7 +1,7 @@
-"""How a bundle is linked by clang alone: its `README.md`, `link.sh`, and `images.s`.
+"""The commands that link a bundle with plain clang, for `README.md`, `link.sh` and `images.s`.
 
-The commands are those that the compiler itself runs. Only the container of the device images is made
-another way: the assembler writes it, so that no program but clang is needed.
+They are the commands that the driver runs. Only the container of the device images is made differently:
+the assembler writes it, so that clang is the only program needed.
 """
 
 from __future__ import annotations
@@ -62,26 +62,26 @@ d=$(dirname "$0")
 
 
 class RecipeImage(Struct, frozen=True):
-    """A device image of the recipe: what it is made of, for which target, the file that it becomes."""
+    """A device image of the recipe: its LLVM IR, its target and the object compiled from them."""
 
     device: MobDevice
     target: Target
 
     @property
     def file(self) -> str:
-        """Return the name of the object, next to the other things in the bundle."""
+        """Return the name of the object, in the directory of the bundle."""
         stem = PurePath(self.device.file).name.split(".")
         return f"{'.'.join(stem[:2])}.{self.target.arch.replace(':', '.')}.o"
 
 
 class Recipe(Struct, frozen=True):
-    """The calls of clang that link a bundle."""
+    """The clang commands that link a bundle."""
 
     manifest: MobManifest
 
     @property
     def images(self) -> tuple[RecipeImage, ...]:
-        """Return the device images in the order in which they are linked."""
+        """Return the device images in link order."""
         return tuple(
             RecipeImage(device, target)
             for device in self.manifest.devices
@@ -95,7 +95,7 @@ class Recipe(Struct, frozen=True):
 
     @property
     def packaged(self) -> tuple[tuple[str, Target], ...]:
-        """Return the files that stand in `images.s`, with their targets."""
+        """Return the files that `images.s` includes, with their targets."""
         files = [(image.file, image.target) for image in self.images]
         for build in builds_of(self.kinds):
             target = next(target for _, target in files if target.kind is build.name)
@@ -103,20 +103,20 @@ class Recipe(Struct, frozen=True):
         return tuple(files)
 
     def render_line(self) -> str:
-        """Return all calls as one line for the shell, to be given in the directory of the bundle."""
+        """Return all commands as one shell line, to be run in the directory of the bundle."""
         calls = [self._shell(words, "clang", "") for words in self._calls()]
         output = f"-o {self.manifest.name}"
         return " && ".join((*calls, self._link_line("clang", "", output)))
 
     def render_script(self) -> str:
-        """Return the same as a script, which can be started anywhere."""
+        """Return the same commands as a script that can be run in any directory."""
         place = '"$d"/'
         lines = [self._shell(words, '"$CLANG"', place) for words in self._calls()]
         lines.append(self._link_line('"$CLANG"', place, '"$@"'))
         return _SCRIPT.format(name=self.manifest.name, lines="\n".join(lines))
 
     def _calls(self) -> Iterator[tuple[str, ...]]:
-        """Yield the calls that make the device images."""
+        """Yield the commands that make the device images."""
         clang = _named_clang(self.manifest.llvm.first)
         for build in builds_of(self.kinds):
             yield from build.recipe_preparation(self.manifest, clang)
@@ -125,7 +125,7 @@ class Recipe(Struct, frozen=True):
             yield build.recipe_call(self.manifest, clang, image.device, image.target.arch, output)
 
     def _link_line(self, clang: str, place: str, output: str) -> str:
-        """Return the last call, which compiles the host modules and the runtime, and links."""
+        """Return the last command, which compiles the host modules and the runtime, and links."""
         words = ["clang", *(("--offload-link",) if self.images else ()), "-fuse-ld=lld", "-w"]
         words += [
             f"-O{self.manifest.opt_level}",
@@ -145,7 +145,7 @@ class Recipe(Struct, frozen=True):
         return f"{line} {output} {libraries}"
 
     def _shell(self, words: Sequence[str], clang: str, place: str) -> str:
-        """Return a call as a shell line, with the files of the bundle at a place."""
+        """Return a command as a shell line, with `place` in front of the bundle's files."""
         own = {name for name, _ in self.manifest.files} | {IMAGES}
         own |= {name for build in builds_of(self.kinds) for name in build.recipe_makes}
         own |= {file for file, _ in self.packaged} | {f"{RUNTIME}/runtime.c"}
@@ -153,7 +153,7 @@ class Recipe(Struct, frozen=True):
         return " ".join((clang, *shown))
 
     def render_images(self) -> str:
-        """Return `images.s`: each image in the container that the linker wrapper looks for."""
+        """Return `images.s`, which writes each image in the container that the linker wrapper reads."""
         abi = load_abi(self.manifest.llvm.first)
         head = '  .section .llvm.offloading,"e",@llvm_offloading\n  .p2align 3\n'
         return head + "".join(
@@ -173,13 +173,13 @@ class Recipe(Struct, frozen=True):
 
 
 def _named_clang(major: int) -> LlvmToolchain:
-    """Return a release whose clang is wherever PATH says."""
+    """Return a toolchain of this release whose clang is the first on PATH."""
     version = ToolVersion(major, 0, 0)
     return LlvmToolchain(Path(), version, (("clang", Path("clang")),))
 
 
 def _runtime_definitions(recipe: Recipe) -> tuple[str, ...]:
-    """Return what the runtime knows of the program; it brings what replaces libomptarget."""
+    """Return the macros that describe the program to the runtime, which includes its libomptarget fallback."""
     archs = {kind: sorted(set(recipe.manifest.archs(kind))) for kind in recipe.kinds}
     command = runtime_compile_command(
         Path("clang"),
@@ -192,7 +192,7 @@ def _runtime_definitions(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _quoted(word: str) -> str:
-    """Return a word for the shell, the directories of CUDA and ROCm put in."""
+    """Return a word quoted for the shell, with placeholders replaced by shell expressions for directories."""
     places = {mark: place for build in BUILDS for mark, place in build.recipe_places.items()}
     for mark, place in places.items():
         head, found, tail = word.partition(mark)
@@ -202,7 +202,7 @@ def _quoted(word: str) -> str:
 
 
 def plain_library_limit(manifest: MobManifest) -> int | None:
-    """Return the first LLVM whose clang alone links libdevice; None where each that is meant does."""
+    """Return the first LLVM whose plain clang links libdevice; None if all admitted releases do."""
     if not any(device.needs_libdevice for device in manifest.devices):
         return None
     first = next(major for major in known_majors() if links_library_into_ir(major))

@@ -1,4 +1,4 @@
-"""What a bundle needs on the link host: printed when it is made, checked when it is linked."""
+"""The requirements of a bundle on the link host: computed when it is made, checked when it is linked."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ from mlir_offload.translate.kind.cuda import links_library_into_ir
 def llvm_requirement(for_clang: str, producer: int) -> LlvmRequirement:
     """Return the releases that read LLVM IR of one release with entries for `--for-clang=`.
 
-    Every LLVM reads the IR of older ones; for an older one it is written in that one's form. Raises
-    CompatibilityError for a release that is not known.
+    Every LLVM reads the IR of older releases; for an older release, the IR is downgraded. Raises
+    CompatibilityError for an unknown release.
     """
     if for_clang == ANY_CONSUMER:
         without = tuple(major for major in any_exceptions() if major > producer)
@@ -59,7 +59,7 @@ def llvm_requirement(for_clang: str, producer: int) -> LlvmRequirement:
 
 
 def _is_alike(one: OffloadAbi, other: OffloadAbi) -> bool:
-    """Say whether the wrappers of two releases read the same entries."""
+    """Return whether the linker wrappers of two releases read the same entries."""
     return (one.entry.fields, one.entry.sections, one.kind_codes) == (
         other.entry.fields,
         other.entry.sections,
@@ -68,7 +68,7 @@ def _is_alike(one: OffloadAbi, other: OffloadAbi) -> bool:
 
 
 def cuda_requirement(targets: Iterable[Target]) -> tuple[int, int] | None:
-    """Return the oldest CUDA that knows all architectures; None where there is none to know."""
+    """Return the oldest CUDA version that supports all architectures; None without NVIDIA targets."""
     archs = [target.arch for target in targets if uses_cuda((target.kind,))]
     return first_cuda_for(archs) if archs else None
 
@@ -80,9 +80,9 @@ def find_link_tools(
     *,
     links: bool,
 ) -> LinkTools:
-    """Look for the tools that all bundles need; nothing is raised, all that is missing is told.
+    """Search for the tools that all bundles need. Raises nothing: problems are returned as findings.
 
-    An object alone (`links` is false) can be made without CUDA.
+    A missing CUDA toolkit is a finding only if `links`, because -c does not need it.
     """
     findings: list[Finding] = []
     llvm = _find_llvm(bundles, places, runner, findings)
@@ -109,7 +109,7 @@ def _find_rocm(
     *,
     links: bool,
 ) -> RocmInstallation | None:
-    """Return the ROCm installation; one error where a program for AMD GPUs alone lacks its runtime."""
+    """Return the ROCm installation. Adds a finding if a program only for AMD GPUs lacks the HIP runtime."""
     kinds = {target.kind for _, manifest in bundles for target in manifest.targets}
     needing = [path for path, one in bundles if uses_rocm(one.kinds)]
     try:
@@ -130,7 +130,7 @@ def _find_llvm(
     runner: Runner,
     findings: list[Finding],
 ) -> LlvmToolchain | None:
-    """Return the newest release that can link all bundles; None, with the reasons, if there is none."""
+    """Return the newest release that can link all bundles. Adds findings if there is none."""
     found, probe = find_llvm(places), llvm_probe(runner)
     seen = [made for one in found if isinstance(made := probe(one), LlvmToolchain)]
     request = places.llvm
@@ -182,7 +182,7 @@ def _llvm_findings(
 
 
 def _missing(bundles: Sequence[tuple[Path, MobManifest]], llvm: LlvmToolchain) -> tuple[str, ...]:
-    """Return the programs that are not there; old clangs do not link a library into LLVM IR."""
+    """Return the missing programs; llvm-link is needed if clang cannot link a library into LLVM IR."""
     missing = llvm.missing(Role.LINK)
     has_library = any(
         device_kind(device.kind).is_cpu or device.needs_libdevice
@@ -201,7 +201,7 @@ def _host_findings(path: Path, manifest: MobManifest) -> Iterator[Finding]:
         yield Finding(message, str(path), hint, CompatibilityError)
     if manifest.runtime != runtime_digest():
         version = dict(manifest.producers).get("mlir-offload", "?")
-        message = f"the bundle goes with the runtime of mlir-offload {version}, not with this one"
+        message = f"the bundle requires the runtime of mlir-offload {version}, and this is another release"
         hint = "install that release, or link with clang as README.md in the bundle says"
         yield Finding(message, str(path), hint, CompatibilityError)
 

@@ -1,4 +1,4 @@
-"""Make a bundle: all that another machine needs to compile and link a program that was lowered here."""
+"""Make a bundle: everything that another host needs to compile and link a lowered program."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SUFFIXES = MLIR_SUFFIXES | {".ll", ".bc"}
 def bundle(arguments: Sequence[str], runner: Runner) -> int:
     """Run `mlir-offload bundle`; return its exit status.
 
-    Raises UsageError, SourceError for what is wrong in a program, ToolchainError without MLIR.
+    Raises UsageError, SourceError for an invalid program, ToolchainError without an LLVM that lowers MLIR.
     """
     options = parse_arguments([word for word in arguments if word != _WITH_LIBRARIES])
     check_spelled(_SUBCOMMAND, options.spelled)
@@ -72,7 +72,7 @@ def bundle(arguments: Sequence[str], runner: Runner) -> int:
 
 
 def _checked_output(options: CompileOptions) -> Path:
-    """Return where the bundle goes, when the inputs are what a bundle is made of."""
+    """Return the path of the bundle. Raises UsageError for an input that a bundle cannot contain."""
     for path in options.inputs:
         check_input(path)
         if path.suffix not in _SUFFIXES:
@@ -86,20 +86,20 @@ def _checked_output(options: CompileOptions) -> Path:
 
 
 def _default_archs() -> tuple[str, ...]:
-    """Return the one device that every machine has: what this one has says nothing of the other."""
+    """Return the only target that every host has; the GPUs of this host may differ from those of the link host."""
     show_note("no --offload-arch=: for the CPU of the link host (--offload-arch=host)")
     return ("host",)
 
 
 def _without_places(options: CompileOptions) -> tuple[PrefixMap, ...]:
-    """Return maps that take the directories of the sources out of debug information."""
+    """Return prefix maps that remove the directories of the sources from debug information."""
     here = f"{Path.cwd()}/"
     parents = [f"{path.parent}/" for path in options.inputs if path.is_absolute()]
     return tuple(PrefixMap(place, "") for place in dict.fromkeys((here, *parents)))
 
 
 def _context(opened: Build) -> BuildContext:
-    """Choose the lowering LLVM; the one that links is not here."""
+    """Choose the lowering LLVM. The linking LLVM need not be installed on this host."""
     options = opened.options
     places = places_for(options.llvm, options.cuda_path)
     roles = (Role.LOWER,)
@@ -114,7 +114,7 @@ def _context(opened: Build) -> BuildContext:
         if not format_of(target.kind).is_bundled:
             msg = f"--offload-arch={target}: a bundle holds kernels for GPUs of NVIDIA and AMD and the CPU"
             raise UsageError(msg, hint="compile with -c, and link the object there")
-    # What LLVM does not know is said before any work is done.
+    # Report architectures that LLVM does not support before any work.
     for major in {llvm.version.major, releases.consumer}:
         check_targets(targets, CodeMakers(major, major))
     sources = {opened.workspace / str(n): path for n, path in enumerate(options.inputs)}
@@ -122,10 +122,11 @@ def _context(opened: Build) -> BuildContext:
 
 
 def _with_consumer(context: BuildContext) -> tuple[BuildContext, LlvmRequirement]:
-    """Return the context for the releases that are to link, and which those are.
+    """Return the context for the linking releases, and these releases.
 
-    Where the user names none, as many as can be: the entries of the lowering LLVM, or those
-    for any release where newer ones have others; the number of kind hip goes with no others.
+    Without --for-clang= they are as many as possible: those with the entry layout of the lowering LLVM, or any
+    release if newer ones have another layout. HIP cannot be compiled for any release, because its enum value
+    differs.
     """
     producer = context.mlir.version.major
     if context.options.for_clang:
@@ -139,7 +140,7 @@ def _with_consumer(context: BuildContext) -> tuple[BuildContext, LlvmRequirement
 
 
 def _library(context: BuildContext, runner: Runner, units: Sequence[LoweredUnit]) -> Path | None:
-    """Return libdevice, where a kernel calls it. Raises ToolchainError where it is not here."""
+    """Return libdevice if a kernel calls it. Raises ToolchainError if it is not installed."""
     devices = [device for unit in units for device in unit.devices]
     if not any(device.needs_libdevice for device in devices if uses_cuda((device.kind,))):
         return None

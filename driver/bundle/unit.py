@@ -1,4 +1,4 @@
-"""Lower one source for a bundle: to LLVM IR for the host and for each device, no further."""
+"""Lower one source for a bundle: to LLVM IR for the host and for each device kind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mlir_offload.translate.kind_lowering import lowering_for
 
 
 class LoweredDevice(Struct, frozen=True):
-    """LLVM IR of a module for the targets of one kind; `lowered` is what it was made from."""
+    """LLVM IR of a module for the targets of one kind; `lowered` is the IR before its preparation."""
 
     path: Path
     kind: Kind
@@ -33,12 +33,12 @@ class LoweredDevice(Struct, frozen=True):
 
     @property
     def needs_libdevice(self) -> bool:
-        """Say whether a kernel calls the device library of the vendor."""
+        """Return whether a kernel calls the vendor's device library."""
         return build_of(self.kind).calls_library(self.path.read_text(encoding="utf-8"))
 
 
 class LoweredUnit(Struct, frozen=True):
-    """What one source became; `host` is the annotated host module."""
+    """The lowered modules of one source. `host` has offload entries, but no device images."""
 
     source: Path
     host: Path
@@ -46,7 +46,7 @@ class LoweredUnit(Struct, frozen=True):
 
 
 def lower_unit(context: BuildContext, number: int, source: Path) -> LoweredUnit:
-    """Lower a source; LLVM IR stays as it is."""
+    """Lower a source. LLVM IR inputs are not changed."""
     if source.suffix not in MLIR_SUFFIXES:
         return LoweredUnit(source, source)
     directory = context.workspace / str(number)
@@ -64,7 +64,7 @@ def lower_unit(context: BuildContext, number: int, source: Path) -> LoweredUnit:
 def _lower_device(
     context: BuildContext, source: Path, module: ModuleFile
 ) -> tuple[LoweredDevice, ...]:
-    """Lower a module once for all targets that share the text."""
+    """Lower a module once for all targets with the same lowering."""
     groups = groupby(
         ordered_targets(context, module), key=partial(lowering_for, module.module.needs)
     )
@@ -96,7 +96,7 @@ def _annotate(
     devices: Sequence[LoweredDevice],
     host: Path,
 ) -> Path:
-    """Register the kernels; the images are put in where they are compiled."""
+    """Register the kernels; the images are embedded on the link host."""
     output = host.with_name("host.embedded.ll")
     lowered = {device.module.path: device.lowered for device in devices}
     context.executor.step(

@@ -1,4 +1,4 @@
-"""The error of a source in C, C++ or LLVM IR: clang's own text is what a person reads."""
+"""Convert an error of clang for C, C++ or LLVM IR; clang's own output is kept as the printed text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPTION_OF_LLVM = " (LLVM option parsing): "
 
 
 def clang_error(completed: Completed) -> MlirOffloadError:
-    """Return the error for a source that clang does not compile; its arguments are the user's."""
+    """Return the error for a source that clang rejects, or for arguments of the user that it rejects."""
     said = tool_message.parse_messages(completed.command.program, completed.stderr)
     first = next((one for one in said if one.severity is tool_message.Severity.ERROR), None)
     if tool_message.has_crashed(completed):
@@ -30,7 +30,7 @@ def clang_error(completed: Completed) -> MlirOffloadError:
 
 
 def _is_about_arguments(completed: Completed, first: tool_message.ToolMessage | None) -> bool:
-    """Return whether clang rejects its command line: it names no file, neither the user's nor ours."""
+    """Return whether clang rejects its command line, and the message names no temporary file of the driver."""
     argv = completed.command.argv
     if any(word.endswith(_LLVM_IR) for word in argv):
         return False

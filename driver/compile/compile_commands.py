@@ -1,4 +1,4 @@
-"""Entries for compile_commands.json, by which editors and analysers know how a file is compiled."""
+"""Entries of compile_commands.json, from which editors and analysers read how a file is compiled."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mlir_offload.driver.option.command_line import CompileOptions, Mode, as_ope
 from mlir_offload.driver.option.table import COMPILER
 
 _PROGRAM = "mlir-offload"
-# What does not tell how a file is compiled, next to outputs, dependency files and the link.
+# Options that do not affect the compilation of one file; outputs, -M options and link options follow the table.
 _LEFT_OUT = frozenset(("-shared", "-j", "-v", "-###", "-ftime-report"))
 
 
 class CompileEntry(Struct, frozen=True):
-    """One compilation: the file, what comes of it, and the call that does it alone."""
+    """One compilation: the source, its output, and the command that compiles only that source."""
 
     file: str
     output: str
@@ -26,7 +26,7 @@ class CompileEntry(Struct, frozen=True):
 
 
 def mlir_entry(options: CompileOptions, source: Path, output: Path) -> CompileEntry:
-    """Return the entry of a `.mlir` file: the call of this compiler that makes its object."""
+    """Return the entry of a `.mlir` file, with the mlir-offload command that compiles its object."""
     spelled = [key + value for key, value in options.spelled if _is_of_compilation(key)]
     if options.mode is Mode.LINK:
         spelled.append("-c")
@@ -46,7 +46,7 @@ def _is_of_compilation(name: str) -> bool:
 
 
 def render_entries(entries: Sequence[CompileEntry], directory: Path) -> str:
-    """Return the entries as clang's `-MJ` writes them: one in a line, each with a comma behind."""
+    """Return the entries in the format of clang's `-MJ`: one per line, each followed by a comma."""
     return "".join(
         json.dumps(
             {

@@ -1,6 +1,6 @@
-"""What one call of the compiler works with, what its outputs depend on, and how its clang compiles host code.
+"""The context of one invocation, its dependency files, and the clang command that compiles host code.
 
-Job slots and workspace come first, then options, tools, targets and executor.
+Job slots and workspace are opened first, then options, tools, targets and executor are added.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ STANDARD_STREAM = "-"
 
 
 class Dependency(Struct, frozen=True):
-    """A file that was read for a source; a system file is one that `-MMD` leaves out.
+    """A file that the compilation of a source read. `-MMD` omits system files.
 
-    `target` is the one whose device image needs it, empty if the source does for every target.
+    `target` is the only target whose image depends on the file; empty if all targets depend on it.
     """
 
     path: Path
@@ -64,7 +64,7 @@ class Dependency(Struct, frozen=True):
 
 
 class DependencyLog(Struct):
-    """The files next to a source itself that its compilation read, noted by whoever read them."""
+    """The files that the compilation of each source read besides the source; each step adds its own."""
 
     _read: dict[Path, dict[Dependency, None]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -75,14 +75,14 @@ class DependencyLog(Struct):
             self._read.setdefault(source, {})[Dependency(path, is_system, target)] = None
 
     def of(self, source: Path) -> tuple[Dependency, ...]:
-        """Return what was noted for the source, in the order of the paths."""
+        """Return the files noted for the source, sorted by path."""
         with self._lock:
             noted = list(self._read.get(source, ()))
         return tuple(sorted(noted, key=lambda dependency: str(dependency.path)))
 
 
 class PlannedDepfile(Struct, frozen=True):
-    """A dependency file that is to be written: its name (`-`: standard output), targets, sources."""
+    """A dependency file to be written: its name (`-` for standard output), targets and sources."""
 
     file: str
     targets: tuple[str, ...]
@@ -90,14 +90,14 @@ class PlannedDepfile(Struct, frozen=True):
 
 
 def plan_depfiles(options: CompileOptions) -> tuple[PlannedDepfile, ...]:
-    """Return the dependency files of the call, named as clang names them.
+    """Return the dependency files of the invocation, named as clang names them.
 
-    Where one file serves several sources, because `-MF` or the output of a link names it, clang
-    leaves the rule of the last one; here the one rule holds all of them.
+    If one file is for several sources, because of `-MF` or the output of a link, clang leaves only the rule
+    of the last source; here one rule contains all of them.
     """
     request, compiled = options.depfile, sources(options)
     links = options.mode is Mode.LINK
-    # Of a link alone, which reads libraries, clang says nothing unless it is asked by name.
+    # Like clang, write no dependency file for a link without sources unless -MF names it.
     if not request.is_wanted or not (compiled or (links and request.file)):
         return ()
     rules: list[tuple[Path, tuple[Path, ...]]]
@@ -116,7 +116,7 @@ def plan_depfiles(options: CompileOptions) -> tuple[PlannedDepfile, ...]:
 
 
 def compiled_objects(options: CompileOptions) -> tuple[tuple[Path, Path], ...]:
-    """Return for each source what it is compiled to; where it is linked, what `-c` would make."""
+    """Return (object, source) for each source; in a link, the object that `-c` would write."""
     compiled = sources(options)
     if options.mode is Mode.LINK:
         return tuple((Path(path.stem + ".o"), path) for path in compiled)
@@ -127,7 +127,7 @@ def _planned(
     options: CompileOptions, file: str, targets: Iterable[Path], of: tuple[Path, ...]
 ) -> PlannedDepfile:
     made = [*targets]
-    # What includes the header depends on it: a rule that makes both would be a circle.
+    # The C header is a target too, but not of sources that may include it: that would be a cycle.
     if options.header is not None and all(path.suffix in MLIR_SUFFIXES for path in of):
         made.append(options.header)
     named = options.depfile.targets or tuple(
@@ -137,17 +137,17 @@ def _planned(
 
 
 def clang_depfile(output: Path) -> Path:
-    """Return where clang notes what it read for an object in the workspace."""
+    """Return the path of the dependency file that clang writes for an object in the workspace."""
     return output.with_suffix(".d")
 
 
 def notes_dependencies(options: CompileOptions) -> bool:
-    """Return whether someone asks which files were read."""
+    """Return whether the invocation has to know which files were read."""
     return options.depfile.is_wanted or options.manifest is not None or options.why_rebuilt
 
 
 def clang_depfile_arguments(options: CompileOptions, source: Path, output: Path) -> tuple[str, ...]:
-    """Return the options by which clang notes what it includes, for a source that it preprocesses."""
+    """Return the options that make clang write a dependency file, for a source that it preprocesses."""
     if not notes_dependencies(options) or source.suffix not in PREPROCESSED_SUFFIXES:
         return ()
     which = "-MD" if options.depfile.has_system_files else "-MMD"
@@ -155,7 +155,7 @@ def clang_depfile_arguments(options: CompileOptions, source: Path, output: Path)
 
 
 def read_dependencies(source: Path, output: Path, log: DependencyLog) -> tuple[Path, ...]:
-    """Return what was read for a source that has been compiled to `output`, besides itself."""
+    """Return the files that the compilation of `source` to `output` read, without `source`."""
     noted = [dependency.path for dependency in log.of(source)]
     rule = clang_depfile(output)
     if source.suffix in PREPROCESSED_SUFFIXES and rule.exists():
@@ -171,7 +171,7 @@ def depfile_step(
     compiled: Mapping[Path, Path],
     output: Path,
 ) -> step_rule.Depfile:
-    """Return the step that writes the rule."""
+    """Return the step that writes the dependency file."""
     linked = final_outputs(options) if options.mode is Mode.LINK else ()
     noted = (item for read_for in (*planned.sources, *linked) for item in log.of(read_for))
     others = [
@@ -195,14 +195,15 @@ def depfile_step(
 
 
 class BuildContext(Struct, frozen=True):
-    """The decisions that hold for every input of one call.
+    """The decisions and results that the inputs of one invocation share.
 
-    `releases` is who lowers, compiles and links; `search_path` is PATH as the user has it; `source_time` what is written for a time; `given` is what
-    the objects and libraries of a link hold, `linked` what shared libraries do, which had their
-    device link, `library_functions` what they call of MLIR's libraries; `compiled` tells the file that each source is compiled to; `pending` what was
-    started early, by the file that it makes; `dependencies` which further files were read for a
-    source; `parts` the hashes of what a source consists of, once they are known; `launched` how steps are
-    started under a launcher, where there is one.
+    `search_path` is the PATH of the user. `source_time` is the timestamp to write, in seconds. `given` are the
+    objects and static libraries of a link that contain offload data; `linked` are shared libraries and
+    programs, whose device code is linked already. `library_functions` are the functions of MLIR's runner
+    libraries that the inputs call. `compiled` maps each source to its output. `pending` contains the tasks that
+    were started early, by output file. `parts` maps a source to the hashes of its modules, once they are known.
+    `launched` is set if steps run under a launcher. `libdevice` overrides the one of the CUDA toolkit. `joint`
+    lowers host and device code together and returns the files that it wrote.
     """
 
     options: CompileOptions
@@ -227,32 +228,32 @@ class BuildContext(Struct, frozen=True):
 
     @property
     def llvm(self) -> LlvmToolchain:
-        """Return the LLVM whose clang compiles here, and links."""
+        """Return the linking LLVM: its clang compiles and links."""
         return self.releases.llvm
 
     @property
     def mlir(self) -> LlvmToolchain:
-        """Return the LLVM that lowers MLIR."""
+        """Return the lowering LLVM."""
         return self.releases.mlir
 
     @property
     def libomptarget(self) -> Path | None:
-        """Return the libomptarget to link with, None where the runtime's fallback takes its place."""
+        """Return the libomptarget to link with; None to link the runtime's fallback."""
         return None if self.options.no_libomptarget else self.llvm.libomptarget
 
     @property
     def consumer(self) -> int:
-        """Return the linking LLVM what is written: its major number."""
+        """Return the major version of the linking LLVM, which may not be installed."""
         return self.releases.consumer
 
     @property
     def host_reader(self) -> int:
-        """Return the LLVM release that reads the IR of host code: the user's, or the clang here."""
+        """Return the release that reads the LLVM IR of host code: the linking one for -emit-llvm, else this clang."""
         return self.consumer if self.options.emit_llvm else self.llvm.version.major
 
     @property
     def for_clang(self) -> str:
-        """Return who links what is written, as `--for-clang=` of a step spells it."""
+        """Return the linking LLVM as the `--for-clang=` of a step spells it."""
         return self.options.for_clang if self.options.is_for_any_clang else str(self.consumer)
 
     def targets_of(self, kind: Kind) -> tuple[Target, ...]:
@@ -260,14 +261,14 @@ class BuildContext(Struct, frozen=True):
         return tuple(target for target in self.targets if target.kind is kind)
 
     def wait_for(self, file: Path) -> None:
-        """Return when a file that was started early is there; raise what went wrong on the way."""
+        """Wait for a file whose task was started early; raise the error of the task."""
         if file in self.pending:
             self.pending[file].result()
 
     def text_for(self, reader: int, text: Path, source: Path, *, decides: bool = False) -> Path:
-        """Return LLVM IR text that a release of LLVM reads: the text itself where it lowered too.
+        """Return LLVM IR that release `reader` accepts: `text` itself if it is not older than the lowering LLVM.
 
-        Raises CompatibilityError for a construct of `source` that has no form in that release.
+        Raises CompatibilityError for a construct of `source` that cannot be downgraded to that release.
         """
         if reader >= self.mlir.version.major:
             return text
@@ -278,12 +279,12 @@ class BuildContext(Struct, frozen=True):
         return self.executor.once(output, partial(self.executor.step, step, decides=decides))
 
     def is_lowered(self, text: Path) -> bool:
-        """Say whether a module was lowered to this file together with others; wait for that."""
+        """Wait for the joint lowering, if there is one; return whether it wrote this file."""
         return self.joint is not None and text in self.joint.result()
 
 
 def host_command(context: BuildContext, source: Path, output: Path, *extra: str) -> Command:
-    """Return the command by which the consumer's clang compiles a host file, of any language."""
+    """Return the command by which the linking clang compiles a host file of any language."""
     options = context.options
     form = {
         Mode.LLVM_BITCODE: ("-c", "-emit-llvm"),
@@ -295,7 +296,7 @@ def host_command(context: BuildContext, source: Path, output: Path, *extra: str)
         *((options.debug_spelled,) if options.debug else ()),
         *(("-fPIC",) if options.pic or options.shared else ()),
         *((options.sanitizer.flag,) if options.sanitizer else ()),
-        # The triple and layout that mlir-translate leaves out are this clang's own.
+        # mlir-translate writes no triple and layout; clang's own apply.
         *(("-Wno-override-module",) if source.suffix in {".ll", ".bc"} else ()),
     )
     is_ir = source.suffix in {".ll", ".bc"}
@@ -307,7 +308,7 @@ def host_command(context: BuildContext, source: Path, output: Path, *extra: str)
 
 
 class Build(Struct, frozen=True):
-    """A build that is open: what it is to do, where its intermediate files lie, who runs its programs."""
+    """An open build: its options, runner, temporary directory and job slots."""
 
     options: CompileOptions
     runner: Runner
@@ -321,10 +322,10 @@ class Build(Struct, frozen=True):
         sources: Mapping[Path, Path] | None = None,
         launcher: Launcher | None = None,
     ) -> BuildContext:
-        """Return what the build works with.
+        """Return the context of the build.
 
-        `sources` tells the user's file for a directory of the workspace. Under a launcher, the steps
-        that a cache can keep are processes of their own.
+        `sources` maps a directory of the workspace to the user's file. With a launcher, cacheable steps run as
+        separate processes.
         """
         executor = Executor(
             self.runner,
@@ -367,9 +368,9 @@ def _lowers(options: CompileOptions) -> bool:
 def open_build(
     options: CompileOptions, runner: Runner, *, slots: JobSlots | None = None
 ) -> Iterator[Build]:
-    """Open a build, by default with as many programs at once as the options and a jobserver allow.
+    """Open a build. By default the options and a jobserver limit the number of concurrent programs.
 
-    Must be called before a file is opened. Raises InputOutputError where there is no place for it.
+    Must be called before any file is opened. Raises InputOutputError if the workspace cannot be created.
     """
     with (
         contextlib.closing(slots or choose_slots(options)) as taken,

@@ -1,4 +1,4 @@
-"""Compile device modules: lowered to LLVM IR once, together with the host of a small program, then an image for each target."""
+"""Compile device modules: lower each to LLVM IR once per lowering, then make an image for each target."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from mlir_offload.translate.lower import (
     translate_command,
 )
 
-# The start of a tool counts for small programs only; large ones are faster side by side.
+# Lowering together saves the start of a tool; larger programs are faster with concurrent runs.
 _MOST_BYTES = 1 << 18
 
 
 def compile_device(
     context: BuildContext, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
-    """Compile every device module for every target, side by side."""
+    """Compile every device module for every target, concurrently."""
     tasks = [partial(_compile_module, context, source, module) for module in modules]
     return tuple(parallel_map(tasks))
 
@@ -51,7 +51,7 @@ def compile_device(
 def lower_device(
     context: BuildContext, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
-    """Lower every device module for one target: host code needs the signatures of its kernels."""
+    """Lower every device module for its first target only: host code needs the kernel signatures."""
     return tuple(parallel_map([partial(_lower_only, context, source, one) for one in modules]))
 
 
@@ -64,7 +64,7 @@ def _lower_only(context: BuildContext, source: Path, module: ModuleFile) -> Devi
 
 
 def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> DeviceModule:
-    """Lower the module once for all targets that share the text, then make the images."""
+    """Lower the module once for all targets with the same lowering, then make the images."""
     if module.objects:
         return DeviceModule(
             module, module.path, *precompiled_image.make_precompiled_images(context, source, module)
@@ -83,7 +83,7 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
 
 
 def ordered_targets(context: BuildContext, module: ModuleFile) -> list[Target]:
-    """Return the targets in the order of their images: those that share a lowered text together."""
+    """Return the targets of a module, those with the same lowering next to each other."""
     return sorted(targets_for(context, module), key=partial(lowering_for, module.module.needs))
 
 
@@ -108,7 +108,7 @@ def _compile_group(
 
 
 def lowered_text(module: ModuleFile, lowering: DeviceLowering) -> Path:
-    """Return where the LLVM IR of a module is written."""
+    """Return the path of the LLVM IR of a module."""
     return module.path.with_name(f"{module.path.stem}{lowering.suffix}.ll")
 
 
@@ -121,7 +121,7 @@ def device_command(
     *,
     has_lines: bool = False,
 ) -> Command:
-    """Return the call of mlir-opt that lowers a module, with its lines if they are asked for."""
+    """Return the mlir-opt command that lowers a module, with source locations if requested."""
     return device_pipeline_command(
         context.mlir,
         module.text_for(form_of(target)),
@@ -140,7 +140,7 @@ def lower_module(
     lowering: DeviceLowering,
     target: Target,
 ) -> Path:
-    """Lower a module to LLVM IR with the intrinsics of the target's kind of device."""
+    """Lower a module to LLVM IR with the intrinsics of the target's device kind."""
     text = lowered_text(module, lowering)
     if not context.is_lowered(text):
         low = text.with_suffix(".low.mlir")
@@ -152,7 +152,7 @@ def lower_module(
 def lower_with_lines(
     context: BuildContext, source: Path, module: ModuleFile, target: Target
 ) -> Path:
-    """Lower a module again, as with -g, to find the line of an error that has none."""
+    """Lower a module again with source locations, to locate an error that has none."""
     lowering = lowering_for(module.module.needs, target)
     text = lowered_text(module, lowering).with_suffix(".lines.ll")
     low = text.with_suffix(".low.mlir")
@@ -169,7 +169,7 @@ def with_line(
     step: TextStep,
     error: SourceError,
 ) -> SourceError:
-    """Return the error of a step with its line, which only a module that is lowered with lines has."""
+    """Return the error of a step with its line, by running the step on IR with source locations."""
     if context.options.debug:
         return error
     text = lower_with_lines(context, source, module, target)
@@ -209,7 +209,7 @@ def _run_lowering(
 
 
 def _is_for_cpu(context: BuildContext, lowering: DeviceLowering) -> bool:
-    """Say whether code for the CPU is made of what is lowered so."""
+    """Return whether IR of this lowering is compiled for the CPU."""
     return lowering == DeviceLowering() and any(target.is_cpu for target in context.targets)
 
 
@@ -219,7 +219,7 @@ def _prepare(context: BuildContext, targets: Sequence[Target]) -> None:
 
 
 class _Unit(Struct, frozen=True):
-    """A device module in the form for some targets: its text, its pipeline, its LLVM IR."""
+    """A device module for one lowering: its MLIR, the lowering, its pass pipeline and its LLVM IR."""
 
     text: Path
     lowering: DeviceLowering
@@ -228,7 +228,7 @@ class _Unit(Struct, frozen=True):
 
     @property
     def passes(self) -> tuple[str, str]:
-        """Return what has to be equal for all parts: their passes, and what they are made for."""
+        """Return the pipeline and the triple, which must be equal for all parts of a joint run."""
         return self.pipeline, self.lowering.triple
 
 
@@ -239,9 +239,10 @@ def lower_jointly(
     modules: Sequence[ModuleFile],
     host: Path,
 ) -> frozenset[Path]:
-    """Lower the host text to `host`, with the device modules that get the same passes as the first.
+    """Lower the host module to `host`, together with the device modules that need the same passes as the first.
 
-    Return what was made: nothing where it failed, for the error that is found of each part alone.
+    Return the files that were written: none if the run failed, because lowering each module separately
+    finds the error.
     """
     units = [unit for module in modules if not module.objects for unit in _units(context, module)]
     chosen = [unit for unit in units if unit.passes == units[0].passes]

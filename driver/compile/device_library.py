@@ -1,4 +1,4 @@
-"""Libraries of bitcode that device code calls: those of the user, checked, and linked in."""
+"""The user's bitcode libraries of device code: check them, and link them in."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def check_libraries(
     context: BuildContext, source: Path, target: Target, lowered: Path, chosen: Sequence[Path]
 ) -> tuple[Path, ...]:
-    """Return the libraries that a lowered module depends on: all, or none if it calls nothing of others.
+    """Return the libraries that a lowered module depends on: all, or none if it calls no external function.
 
-    Raises InputOutputError for one that is not there, CompatibilityError for one that does not fit.
+    Raises InputOutputError for a missing library, CompatibilityError for an incompatible one.
     """
     for path in chosen:
         if not path.is_file():
@@ -42,7 +42,7 @@ def check_libraries(
 def link_in(
     context: BuildContext, llvm: LlvmToolchain, source: Path, libraries: Sequence[Path]
 ) -> Path:
-    """Return bitcode with the functions of libraries that it calls, linked by llvm-link."""
+    """Return the bitcode of `source`, linked by llvm-link with the library functions that it calls."""
     linked = source.with_suffix(".linked.bc")
     command = library_link_command(llvm, source, linked, libraries)
     context.executor.tool(command, linked, diagnose=partial(downgrade.not_taken, context))

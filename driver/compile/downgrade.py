@@ -1,4 +1,4 @@
-"""The check of what an older release of LLVM made of newer IR, and the error where it takes none of it."""
+"""Verify what the linking LLVM makes of downgraded IR, and report an error if it rejects it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _ARCH = pattern(r"-m(?:arch|cpu)=")
 def verify_downgraded_bitcode(
     context: BuildContext, lowered: Path, image: Path, codegen: DeviceCodegen
 ) -> None:
-    """Have the linking LLVM generate code of the bitcode, and compare its kernels with the text's.
+    """Let the linking LLVM generate PTX from the bitcode, and compare its kernels with those of `lowered`.
 
-    ptxas is asked too, where it is there: inline assembly may want a newer PTX than the release writes.
-    Raises CompatibilityError where it cannot, and where a kernel or a bound of its launches got lost.
+    If ptxas is installed, it assembles the PTX, because inline assembly may require a newer PTX version.
+    Raises CompatibilityError if a tool fails, or if a kernel or its launch bounds are missing.
     """
     assembly = image.with_suffix(".check.s")
     command = kind_cuda.nvptx_assembly_command(context.llvm, image, assembly, codegen, None)
@@ -42,7 +42,7 @@ def verify_downgraded_bitcode(
 
 
 def not_taken(context: BuildContext, failed: Completed) -> MlirOffloadError:
-    """Return the error of the linking clang; where another release wrote its input, it says so."""
+    """Return the error of the linking clang. If a newer release wrote its input, the error says so."""
     error = tool_failed(failed)
     missing = _NOT_SELECTED.search(failed.stderr)
     if missing is not None:
@@ -55,6 +55,6 @@ def not_taken(context: BuildContext, failed: Completed) -> MlirOffloadError:
         return error
     reason = next((line for line in failed.stderr.splitlines() if "error" in line.lower()), "")
     reason = reason.partition("error: ")[2] or reason or error.message
-    msg = f"LLVM {context.consumer} does not take what LLVM {lowered} made of this file: {reason}"
+    msg = f"LLVM {context.consumer} rejects the output of LLVM {lowered} for this file: {reason}"
     hint = f"lower and link with one release, --llvm={context.consumer}; or make an object of the device code, --device-code=object"
     return CompatibilityError(msg, hint=hint)

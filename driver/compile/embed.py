@@ -1,4 +1,4 @@
-"""Embed the host runtime into a host module (`--embed-runtime`), which clang then links without mlir-offload."""
+"""Embed the host runtime into a host module (`--embed-runtime`), so that plain clang can link it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CALLED = ir_pattern("@`name:(`mgpu`word``)`(")
 
 
 def check_embedding(options: CompileOptions, releases: Releases) -> None:
-    """Raise CompatibilityError if the runtime cannot be compiled to LLVM IR of the linking release."""
+    """Raise CompatibilityError if the runtime cannot be compiled to LLVM IR of the linking LLVM."""
     if options.emit_llvm and not releases.is_consumer_here:
         msg = f"--embed-runtime: LLVM IR for LLVM {releases.consumer} requires its clang"
         hint = f"apt install clang-{releases.consumer}, or make an object with -c"
@@ -29,7 +29,7 @@ def check_embedding(options: CompileOptions, releases: Releases) -> None:
 
 
 def embed_runtime(context: BuildContext, embedded: Path, output: Path) -> None:
-    """Write the host module with its offload data and the runtime inside, as text."""
+    """Write the host module, its offload data and the runtime as one textual LLVM IR module."""
     executor, clang = context.executor, context.llvm.tool("clang")
     kinds = frozenset(target.kind for target in context.targets)
     module = embedded.with_suffix(".bc")

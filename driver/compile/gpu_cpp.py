@@ -1,4 +1,4 @@
-"""C++ with kernels among the sources: they and those of MLIR can launch each other."""
+"""Compile CUDA C++ and HIP C++ sources; their kernels and those of MLIR can launch each other."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from mlir_offload.toolchain.process import Command, Completed, as_operand
 _MISSING_HEADER = re.compile(
     r"__clang_cuda_runtime_wrapper\.h:\d+:\d+: fatal error: '([^']+)' file not found"
 )
-# What clang says for want of HIP's headers and of ROCm's device libraries, and the constant that its
-# releases from 22 on do not define, which the headers of ROCm 5 use.
+# clang's errors if HIP's headers or ROCm's device libraries are missing, and its error for the headers
+# of ROCm 5, which use a constant that clang 22 no longer defines.
 _MISSING_HIP = re.compile(
     r"error: cannot find (?:HIP runtime|ROCm device library)|'hip/[\w/.]+' file not found"
 )
@@ -25,17 +25,17 @@ _OLD_HIP = "undeclared identifier '__AMDGCN_WAVEFRONT_SIZE'"
 
 
 def compile_gpu_cpp(context: BuildContext, source: Path, output: Path) -> None:
-    """Compile CUDA C++ or HIP C++ by the consumer's clang, as relocatable device code (`-fgpu-rdc`).
+    """Compile CUDA C++ or HIP C++ with the linking clang, as relocatable device code (`-fgpu-rdc`).
 
-    Raises UsageError where no GPU of the kind is compiled for, ToolchainError where clang and the
-    headers of the vendor do not fit together.
+    Raises UsageError if no target is a GPU of the kind, ToolchainError if clang and the headers of the
+    vendor are incompatible.
     """
     command = gpu_cpp_command(context, source, output)
     context.executor.tool(command, output, diagnose=partial(_not_compiled, context))
 
 
 def gpu_cpp_command(context: BuildContext, source: Path, output: Path) -> Command:
-    """Return the call of clang. Raises UsageError where there is no GPU for it among the targets."""
+    """Return the clang command. Raises UsageError if no target is a GPU of the kind."""
     options, kind = context.options, GPU_CPP[source.suffix]
     build = build_of(kind)
     archs = [f"--offload-arch={target.arch}" for target in context.targets_of(kind)]
@@ -68,7 +68,7 @@ def _no_gpu(build: KindBuild, source: Path) -> UsageError:
 
 
 def _stage(options: CompileOptions) -> tuple[str, ...]:
-    """Return the last stage, which is another than the object for device code alone."""
+    """Return the options for the last stage: an object, or the output of --offload-device-only."""
     if options.mode is not Mode.DEVICE:
         return ("-c", *(("--offload-host-only",) if options.is_host_only else ()))
     form = "-S" if options.assembly else "-c"
@@ -76,7 +76,7 @@ def _stage(options: CompileOptions) -> tuple[str, ...]:
 
 
 def _not_compiled(context: BuildContext, failed: Completed) -> MlirOffloadError:
-    """Return the error for a compilation that failed: clang includes headers that may be lacking."""
+    """Return the error for a failed compilation, with a hint if headers of the vendor are missing."""
     missing = _MISSING_HEADER.search(failed.stderr)
     if missing is not None:
         version = f" {context.cuda.version}" if context.cuda else ""

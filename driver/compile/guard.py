@@ -1,4 +1,4 @@
-"""Check what the user hands in against the tools that are to read it, before anything is made of it."""
+"""Check the user's inputs against the tools that will read them, before compiling anything."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from mlir_offload.offload.skew.check import SkewFinding
 
 _BITCODE = b"BC\xc0\xde"
-# What this link does otherwise than the linker wrapper alone: it has an adapter for fatbinary.
+# Rules that do not apply to links by this driver: its adapter for fatbinary avoids the problem.
 _CURED = frozenset({"NV007"})
 
 
 def guard_inputs(context: BuildContext) -> None:
-    """Raise CompatibilityError for what a tool of this call would refuse or misread.
+    """Raise CompatibilityError for an input that a tool of this invocation would reject or misread.
 
-    What is not an error is said. What this call makes itself is read by the release that wrote it.
+    Warnings and notes are printed. Intermediate files are not checked, because their reader wrote them.
     """
     paths = tuple(_ir_files(context))
-    # What a module embeds is checked with the module.
+    # Objects of sources that are compiled here are checked as sources.
     objects = [item for item in context.given if item.images and item.path not in context.compiled]
     if not paths and not objects:
         return
@@ -43,12 +43,12 @@ def guard_inputs(context: BuildContext) -> None:
 
 
 def _ir_files(context: BuildContext) -> Iterator[Path]:
-    """Return the inputs that are LLVM IR, whatever their names are."""
+    """Yield the inputs that are LLVM IR; in a link, bitcode is detected by content."""
     for path in context.compiled:
         if path.suffix in IR_SUFFIXES:
             yield path
     if context.options.mode is Mode.LINK:
-        # Most files of a link have been read already.
+        # Most files of a link have been read and classified already.
         no_bitcode = {item.path for item in context.given if not item.is_bitcode}
         for path in context.options.inputs:
             if path not in context.compiled and path not in no_bitcode and _is_bitcode(path):
@@ -69,7 +69,7 @@ def _findings(
 
 
 def _say(findings: Iterable[SkewFinding]) -> None:
-    """Say all that was found; the last error ends the call."""
+    """Report the findings. Raises CompatibilityError with the last error."""
     options = report().options
     counting = [one for one in skew.counted(findings, options) if one.rule not in _CURED]
     errors = [one for one in counting if skew.is_error(one)]

@@ -20,14 +20,14 @@ from mlir_offload.translate.kind_lowering import TargetAttribute, attribute_for
 
 
 def assembly_file(image: ImageFile) -> Path:
-    """Return the PTX that an image for CUDA is assembled from."""
+    """Return the PTX from which a CUDA image is assembled."""
     return image.ptx or image.path.with_suffix(".s")
 
 
 def kept_ptx(
     context: BuildContext, source: Path, device: Sequence[DeviceModule]
 ) -> tuple[CodeFile, ...]:
-    """Return the PTX that is kept, one file for each architecture."""
+    """Return the PTX to keep, one file per architecture."""
     options = context.options
     kept = []
     for target in context.targets:
@@ -50,15 +50,15 @@ def _one_ptx(
     images: Mapping[ImageFile, TargetAttribute | None],
     target: Target,
 ) -> Path:
-    """Return the PTX of all modules; a fat binary has one for each architecture.
+    """Return the PTX of all modules in one file, because a fat binary has one per architecture.
 
-    The libraries that are attached to any of them are linked into all.
+    A library that is attached to one module is linked into all of them.
     """
     first, *others = images
     if not others and (first.ptx is not None or context.options.device_code is DeviceCode.OBJECT):
         return assembly_file(first)
     if any(image.ptx is not None for image in images):
-        msg = f"PTX for {target} cannot be kept: a gpu.binary brings its own, and a file keeps one"
+        msg = f"PTX for {target} cannot be kept: a gpu.binary contains PTX, and a file can keep only one"
         hint = "compile the gpu.binary in a file of its own, or keep no PTX"
         raise CompatibilityError(msg, hint=hint, location=str(source))
     executor, directory = context.executor, first.path.parent

@@ -1,6 +1,6 @@
-"""What the driver does for a device kind: the questions, and who answers them.
+"""The interface between the driver and each device kind.
 
-The questions are about device modules, the answers are device images on disk.
+It takes device modules and returns device images on disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def targets_for(context: BuildContext, module: ModuleFile) -> tuple[Target, ...]:
-    """Return the targets of the build that a module is compiled for, or holds code for."""
+    """Return the targets of the build that a module is compiled for, or has precompiled code for."""
     if module.objects:
         return tuple(
             target
@@ -46,9 +46,9 @@ def targets_for(context: BuildContext, module: ModuleFile) -> tuple[Target, ...]
 def select_modules(
     context: BuildContext, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[ModuleFile, ...]:
-    """Return the modules that are compiled for anything at all.
+    """Return the modules that are compiled for at least one target.
 
-    Raises SourceError for a kernel that no module has for one of the targets.
+    Raises SourceError for a kernel that no module provides for one of the targets.
     """
     held = {
         (kernel.symbol, target)
@@ -81,9 +81,9 @@ def _incompatible(module: ModuleFile, kernel: str, target: Target, source: Path)
 
 
 class ImageFile(Struct, frozen=True):
-    """A device image on disk; `ptx` is what it was assembled from where the user gave that.
+    """A device image on disk. `ptx` is the PTX that it was assembled from, if the program contained it.
 
-    One that `is_linked` needs no device link: the linker wrapper packs it as it is.
+    If `is_linked`, it needs no device link: the linker wrapper packs it unchanged.
     """
 
     path: Path
@@ -94,15 +94,15 @@ class ImageFile(Struct, frozen=True):
 
     @property
     def packaged(self) -> PackagedImage:
-        """Return the image as the packager takes it."""
+        """Return the image as the packager expects it."""
         kind = device_kind(self.target.kind).offload_kind
         return PackagedImage(self.path, self.target.triple, self.target.arch, kind, self.feature)
 
 
 class DeviceModule(Struct, frozen=True):
-    """What becomes of one device module: LLVM IR that tells the kernels' types, and images.
+    """A compiled device module: LLVM IR from which the kernel signatures are read, and its images.
 
-    `linked_images` are those that no device link takes, one for each kind.
+    `linked_images` are images that the device link would drop, one per kind.
     """
 
     module: ModuleFile
@@ -117,7 +117,7 @@ def kernels_of(module: ModuleFile) -> tuple[str, ...]:
 
 
 def run_on_kernels(context: BuildContext, module: ModuleFile, step: Step) -> None:
-    """Run a step on the LLVM IR of a module; its error about a parameter gets the place of the kernel."""
+    """Run a step on the LLVM IR of a module; locate an error about a parameter at its kernel."""
     try:
         context.executor.step(step)
     except translate_kernel.ParameterTypeError as error:
@@ -127,7 +127,7 @@ def run_on_kernels(context: BuildContext, module: ModuleFile, step: Step) -> Non
 
 
 def as_made(image: ImageFile) -> ImageFile:
-    """Return an image that a step of its own made, as what it is: bitcode, or a linked device image instead."""
+    """Return an image made by a separate step, which may be a linked device image instead of bitcode."""
     if image.path.suffix != ".bc" or not image.path.exists():
         return image
     with image.path.open("rb") as stream:
@@ -139,10 +139,9 @@ def as_made(image: ImageFile) -> ImageFile:
 def user_libraries(
     context: BuildContext, source: Path, target: Target, lowered: Path, attached: Sequence[str] = ()
 ) -> tuple[Path, ...]:
-    """Return the libraries of the user for a lowered module that calls functions, after a check of each.
+    """Return the checked libraries of the user for a lowered module; none if it calls no external function.
 
-    `attached` are those of the module, which the program names from its own directory. A module that
-    calls no function of others depends on no library.
+    `attached` are the libraries of the target attribute, relative to the directory of the program.
     """
     given = context.options.device_flags.libraries
     chosen = [item.path for item in given if item.is_compatible(target)]
@@ -155,14 +154,14 @@ def user_libraries(
 def with_libraries(
     context: BuildContext, llvm: LlvmToolchain, source: Path, libraries: Sequence[Path]
 ) -> tuple[Path, tuple[Path, ...]]:
-    """Return what clang compiles and what it links in: nothing where that was done before."""
+    """Return the input of clang and the libraries that it links in; llvm-link links them before if clang cannot."""
     if not libraries or kind_cuda.links_library_into_ir(llvm.version.major):
         return source, tuple(libraries)
     return device_library.link_in(context, llvm, source, libraries), ()
 
 
 class CppLanguage(Struct, frozen=True):
-    """C++ with kernels of a kind: what it is called, for whose GPUs it is, and how to ask for one."""
+    """C++ with kernels of a kind: its name, the vendor's GPUs, and a hint how to select one."""
 
     name: str
     gpus: str
@@ -170,7 +169,7 @@ class CppLanguage(Struct, frozen=True):
 
 
 class Sdk(Struct, frozen=True):
-    """What a vendor installs next to LLVM: a CUDA toolkit, the ROCm device libraries."""
+    """Software of a vendor besides LLVM: a CUDA toolkit, or the ROCm device libraries."""
 
     name: str
     path: Path
@@ -187,7 +186,7 @@ class SdkChoice(Struct, frozen=True):
 
 
 class LinkTools(Struct, frozen=True):
-    """What was found on this machine to link bundles with, and what prevents it."""
+    """The tools on this host for linking bundles, and the problems found with them."""
 
     llvm: LlvmToolchain | None
     cuda: CudaToolkit | None
@@ -196,37 +195,37 @@ class LinkTools(Struct, frozen=True):
 
 
 class KindBuild:
-    """What compiling and linking for a device kind takes; `kind/` has the answers of each."""
+    """What compiling and linking for a device kind requires; the modules in `kind/` implement it."""
 
     name: Kind
     modules: tuple[str, ...] = ()
-    """What a compilation loads late, and can load while the first tools run."""
+    """Modules that a compilation imports late, so that they can be loaded while the first tools run."""
     link_modules: tuple[str, ...] = ()
-    """Likewise a link."""
+    """The same for a link."""
     step_programs: tuple[str, ...] = ("mlir-opt", "mlir-translate", "clang")
-    """What the step that makes an image runs."""
+    """The programs that the step for an image runs."""
     bundle_ending = ""
-    """What the files of its modules in a bundle end in."""
+    """The extension of the kind's device code in a bundle."""
     bundles_final_code = False
-    """Whether the LLVM IR in a bundle tells the arguments of kernels, not what it was made from."""
+    """Whether kernel arguments are read from the LLVM IR in the bundle, not from the IR before its preparation."""
     is_run_by_doctor = False
-    """Whether `doctor` runs a program of the kind, where there is a device."""
+    """Whether `doctor` runs a program of the kind if a device is present."""
     recipe_makes: tuple[str, ...] = ()
-    """What the preparation of a recipe may make."""
+    """The files that the preparation of a recipe may write."""
     recipe_places: Mapping[str, str] = {}
-    """What represents directories in the calls of a recipe, and what the shell makes of them."""
+    """Placeholders for directories in the commands of a recipe, and the shell expressions that replace them."""
     cpp: CppLanguage | None = None
-    """The C++ whose kernels are of the kind."""
+    """The C++ dialect with kernels of this kind."""
     code_ending = ".o"
     fat_binary_ending = ""
-    """What files of its code alone end in, as a driver or a linker takes them."""
+    """The extension of a fat binary that a driver API or a linker reads; empty if there is none."""
 
     def image_file(self, context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
-        """Return the image that is made for a target, its file next to another one."""
+        """Return the image for a target, with a path next to `beside`."""
         raise NotImplementedError
 
     def prepare(self, context: BuildContext) -> None:
-        """Make what every image of the kind takes in."""
+        """Make the files that all images of the kind need."""
 
     def make_image(
         self,
@@ -236,25 +235,25 @@ class KindBuild:
         lowered: Path,
         target: Target,
     ) -> ImageFile:
-        """Make the image of a device module that was lowered."""
+        """Make the image of a lowered device module."""
         raise NotImplementedError
 
     def code_alone(self, _context: BuildContext, image: ImageFile, /) -> Path:
-        """Return the code of an image as a file of its own: assembly where that is asked for."""
+        """Return the code of an image as a separate file: assembly with -S."""
         return image.path
 
     def step_arguments(self, _context: BuildContext, /) -> tuple[str, ...]:
-        """Return how a step that makes an image is told what decides its code."""
+        """Return the arguments of an image step that affect the code."""
         return ()
 
     def step_time(self, _context: BuildContext, /) -> int:
-        """Return the time that such a step writes; 1 where it writes none."""
+        """Return the timestamp that an image step writes; 1 if it writes none."""
         return 1
 
     def assemble(
         self, context: BuildContext, source: Path, given: ObjectFile, target: Target, image: Path, /
     ) -> tuple[Command, ImageFile]:
-        """Return how assembly that a program brings along becomes an image, and that."""
+        """Return the command that assembles a precompiled assembly file, and the resulting image."""
         raise NotImplementedError
 
     def pack(
@@ -266,15 +265,15 @@ class KindBuild:
         /,
         ptx: Sequence[tuple[Target, Path]] = (),
     ) -> None:
-        """Put linked objects into the container that the runtime loads, PTX too where it may hold any."""
+        """Pack linked objects, and PTX if the format can contain it, into the container that the runtime loads."""
         raise NotImplementedError
 
     def cpp_arguments(self, _context: BuildContext, /) -> tuple[str, ...]:
-        """Return what clang needs to compile the C++ of the kind."""
+        """Return the arguments that clang needs to compile the C++ of the kind."""
         return ()
 
     def runtime_library(self, _context: BuildContext, /) -> Path | None:
-        """Return the library that launches the kernels, if it is there, or is needed at all."""
+        """Return the library that launches the kernels; None if it is missing or not needed."""
         return None
 
     def prepare_link(
@@ -284,25 +283,25 @@ class KindBuild:
         source: Path | None = None,
         device: Sequence[DeviceModule] = (),
     ) -> None:
-        """Make a directory in which the device link finds what it runs.
+        """Create a directory with the programs that the device link runs.
 
-        `device` are the modules that this call compiled, all of `source` if one source is linked alone.
+        `device` are the modules that this invocation compiled; those of `source` if it is linked separately.
         """
 
     def link_arguments(
         self, _context: BuildContext, _archs: Collection[str], _directory: Path, /
     ) -> tuple[str, ...]:
-        """Return what the linker wrapper needs to link images for these architectures."""
+        """Return the arguments of the linker wrapper for linking images of these architectures."""
         return ()
 
     def link_folders(self, _context: BuildContext, _directory: Path, /) -> tuple[Path, ...]:
-        """Return where the clang that the wrapper runs finds programs, before PATH."""
+        """Return the directories in which the wrapper's clang searches programs before PATH."""
         return ()
 
     def lower_bundled(
         self, context: BuildContext, source: Path, module: ModuleFile, lowered: Path
     ) -> Path:
-        """Return the LLVM IR that a bundle holds of a lowered module: with its target, its kernels marked."""
+        """Return the LLVM IR of a lowered module for a bundle, with its target and with its kernels marked."""
         text = context.text_for(context.consumer, lowered, source)
         path = lowered.with_suffix(f".{self.bundle_ending}.ll")
         step = self.bundled_ir(context.consumer, text, kernels_of(module), path)
@@ -312,7 +311,7 @@ class KindBuild:
     def bundled_ir(
         self, _consumer: int, _text: Path, _kernels: tuple[str, ...], _output: Path, /
     ) -> Step:
-        """Return the step that makes the LLVM IR for a bundle."""
+        """Return the step that writes the LLVM IR for a bundle."""
         raise NotImplementedError
 
     def bundled_image(
@@ -322,17 +321,17 @@ class KindBuild:
         return self.make_image(context, bundle, module, module.path, target)
 
     def calls_library(self, _text: str, /) -> bool:
-        """Return whether LLVM IR calls the device library of the vendor."""
+        """Return whether LLVM IR calls the vendor's device library."""
         return False
 
     def recipe_preparation(
         self, _manifest: MobManifest, _clang: LlvmToolchain, /
     ) -> Iterator[tuple[str, ...]]:
-        """Yield the calls of clang that a bundle's own recipe begins with."""
+        """Yield the clang commands at the start of a bundle's recipe."""
         return iter(())
 
     def recipe_files(self, _manifest: MobManifest, /) -> tuple[str, ...]:
-        """Return objects that these make and that are packaged as images."""
+        """Return the objects that the preparation writes and that are packaged as images."""
         return ()
 
     def recipe_call(
@@ -344,35 +343,35 @@ class KindBuild:
         output: Path,
         /,
     ) -> tuple[str, ...]:
-        """Return the call of clang that makes an image, in the recipe of a bundle."""
+        """Return the clang command that makes an image, for the recipe of a bundle."""
         raise NotImplementedError
 
     def recipe_link(self, _manifest: MobManifest, /) -> tuple[str, str]:
-        """Return what the last line of a recipe begins with, and the libraries, for the shell."""
+        """Return, as shell text, the prefix of the last command of a recipe, and its libraries."""
         return "", ""
 
     def bundle_needs(self, _manifest: MobManifest, /) -> Iterator[str]:
-        """Yield what a bundle needs on the link host, in words for its readers."""
+        """Yield the requirements of a bundle on the link host, as text for its README."""
         return iter(())
 
     def bundle_findings(
         self, _path: Path, _manifest: MobManifest, _tools: LinkTools, /
     ) -> Iterator[Finding]:
-        """Yield what this machine lacks to link a bundle."""
+        """Yield what is missing on this host to link a bundle."""
         return iter(())
 
     def doctor_choices(
         self, _inventory: Inventory, _releases: Sequence[LlvmToolchain], /
     ) -> Iterator[SdkChoice]:
-        """Yield the SDKs of this machine that are to be tried: none, for what needs none."""
+        """Yield the SDKs of this host to test; `SdkChoice(None, ...)` for a kind that needs none."""
         yield SdkChoice(None, device_kind(self.name).example, is_default=True)
 
     def plain_link_arguments(self, _major: int, _sdk: Sdk | None, /) -> tuple[str, ...]:
-        """Return what clang of a release needs to link its images without the help of the driver."""
+        """Return the arguments that plain clang of a release needs to link images of the kind."""
         return ()
 
     def dummy_image_feature(self, _context: BuildContext, _target: Target, /) -> str:
-        """Return the feature with which an empty image is compiled."""
+        """Return the target feature with which an empty image is compiled."""
         return ""
 
 
@@ -380,12 +379,12 @@ BUILDS = Registry[KindBuild]("driver")
 
 
 def build_of(kind: Kind) -> KindBuild:
-    """Return what the driver does for a device kind."""
+    """Return the implementation for a device kind."""
     return BUILDS[kind]
 
 
 def builds_of(kinds: Collection[Kind]) -> Iterator[KindBuild]:
-    """Yield the same of several kinds, in the order of all kinds."""
+    """Yield the implementations for several kinds, in the order of all kinds."""
     return (BUILDS[kind] for kind in all_kinds() if kind in kinds)
 
 

@@ -1,4 +1,4 @@
-"""The steps of a build that run under a launcher, each as a command that ccache can keep."""
+"""The steps of a build that run under a launcher, each as a command that ccache can cache."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 def launch_device(
     context: BuildContext, launched: LaunchedSteps, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
-    """Compile every device module for every target, each pair by a step of its own."""
+    """Compile every device module for every target, each pair in a separate step."""
     reason = _why_not(context, modules)
     if reason:
         name = launched.launcher.name
@@ -50,10 +50,10 @@ def launch_device(
 
 
 def _why_not(context: BuildContext, modules: Sequence[ModuleFile]) -> str:
-    """Return why no step of its own can make the images, nothing if one can."""
+    """Return why the images cannot be made by separate steps; empty if they can."""
     if any(module.module.targets or module.objects for module in modules):
         return "targets or objects are attached to it"
-    # A final object keeps PTX, which a step does not give back.
+    # A non-RDC object contains PTX, which a step does not return.
     return "with -fno-gpu-rdc it is linked at once" if context.options.makes_non_rdc_objects else ""
 
 
@@ -64,7 +64,7 @@ def launch_host_lowering(
     output: Path,
     here: Callable[[], Path],
 ) -> Path:
-    """Lower the host module to LLVM IR, which is all that `here` does."""
+    """Lower the host module to LLVM IR; `here` does the same in this process."""
     source = _hermetic_file(context, split.host)
     flags = _debug(context)
     step = HostStep(source=source, output=output, flags=flags, uses_async=split.uses_async)
@@ -84,7 +84,7 @@ def launch_object(
     output: Path,
     here: Callable[[], None],
 ) -> None:
-    """Compile the annotated host module to an object, which is all that `here` does."""
+    """Compile the host module with the embedded images to an object; `here` does the same in this process."""
     options = context.options
     pic = ("-fPIC",) if options.pic or options.shared else ()
     flags = (options.opt_flag, *_debug(context), *_sanitizer(context), *pic)
@@ -95,9 +95,9 @@ def launch_object(
 
 
 def _launch(launch: Callable[[], T], here: Callable[[], object], launched: LaunchedSteps) -> T:
-    """Return what launched steps make; where one fails, say why as if there were no launcher.
+    """Run launched steps; if one fails, run `here`, which raises the error that it would have without a launcher.
 
-    Their input names no places in the program, so that what they say of them is worth nothing.
+    The input of a launched step has no source locations, so its own error would not help the user.
     """
     try:
         return launch()
@@ -176,7 +176,7 @@ def _launch_image(
 
 
 def _note_libraries(context: BuildContext, source: Path, images: Sequence[ImageFile]) -> None:
-    """Note the device libraries that are in the images, where they lie on this machine."""
+    """Note as dependencies the device libraries that the images contain, by their path on this host."""
     names = {name for image in images for name in image_libraries(_container(image))}
     for given in context.options.device_flags.libraries:
         if given.path.name in names:
@@ -208,7 +208,7 @@ def _sanitizer(context: BuildContext) -> tuple[str, ...]:
 
 
 def _hermetic_file(context: BuildContext, source: Path) -> Path:
-    """Write the text that a step reads; its name tells ccache and distcc that it is ready to compile."""
+    """Write the input of a step. Its extension `.i` tells ccache and distcc that it is preprocessed."""
     text = source.read_text(encoding="utf-8", errors="surrogateescape")
     hermetic = hermetic_text(text, keeps_locations=context.options.debug)
     output = source.with_suffix(".i")

@@ -1,7 +1,7 @@
-"""Linked images: device code to which nothing else is linked, and that the linker wrapper packs as it is.
+"""Linked CUDA images: the only device code of their target, packed by the linker wrapper unchanged.
 
-A device link of one image would only copy it: clang, clang-nvlink-wrapper and nvlink run for that. The
-linker wrapper registers the kernels and packs the fat binary all the same.
+A device link of one image would only copy it, but run clang, clang-nvlink-wrapper and nvlink. Without it
+the linker wrapper still registers the kernels and packs the fat binary.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from mlir_offload.driver.step.split_file import ModuleFile
     from mlir_offload.offload.link.objects import ObjectContents
 
-# Arguments for the device link, and for the linker wrapper's choice of images.
+# Options for the device link, or for the images that the linker wrapper selects.
 _DEVICE_LINK = ("--device-", "--override-image", "--embed-bitcode", "--emit-fatbin")
 
 
 def needs_no_link(context: BuildContext, module: ModuleFile, lowered: Path) -> bool:
-    """Return whether an image for CUDA is all device code of its target in the program.
+    """Return whether a CUDA image is all device code of its target in the program.
 
-    That holds for the only device module of the only source, where no object or library has device code
-    and the module defines all that it uses. Code for several kinds is linked by the wrapper, and
-    whatever a user asks of the device link is left to it; -fno-gpu-rdc has a device link of its own.
+    This holds for the only device module of the only source, if no object or library contains device code
+    and the module defines all that it uses. The device link is kept for code of several kinds and for any
+    option that affects it; -fno-gpu-rdc has its own device link.
     """
     options = context.options
     is_program = options.mode is Mode.LINK and not options.links_to_object
@@ -64,7 +64,7 @@ def _is_taken(context: BuildContext) -> bool:
 
 
 def _linked_names(context: BuildContext) -> tuple[str, ...]:
-    """Return how the functions of libraries are called that are linked before the code is generated."""
+    """Return name prefixes of library functions that are linked in before code generation."""
     return ("__nv_",) if context.options.links_device_libraries else ()
 
 
@@ -77,7 +77,7 @@ def linked_images(context: BuildContext, device: Sequence[DeviceModule]) -> tupl
 def with_linked_images(
     made: Sequence[ObjectContents], images: Sequence[ImageFile]
 ) -> tuple[ObjectContents, ...]:
-    """Return the objects of the sources, with the linked images added to theirs."""
+    """Return the objects of the sources, with the linked images added to each."""
     packaged = tuple(map(_packaged, images))
     return tuple(replace(item, images=(*item.images, *packaged)) for item in made)
 
@@ -91,7 +91,7 @@ def _packaged(image: ImageFile) -> binary.PackagedImage:
 
 
 def override_arguments(context: BuildContext, images: Sequence[ImageFile]) -> tuple[str, ...]:
-    """Return what the linker wrapper needs to take the images as they are."""
+    """Return the arguments that make the linker wrapper use these images unchanged."""
     abi = load_abi(context.consumer)
     return tuple(
         argument

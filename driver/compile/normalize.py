@@ -1,4 +1,4 @@
-"""The first step of each `.mlir` file, started before the rest of the compiler is even loaded."""
+"""The first step of each `.mlir` file; it starts before the rest of the compiler is loaded."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from mlir_offload.translate.lower import normalize_command
 
 
 def normalized(directory: Path) -> Path:
-    """Return where the program in its one fixed layout is written."""
+    """Return the path of the normalised program."""
     return directory / "normal.mlir"
 
 
 def normalize(context: BuildContext, source: Path, directory: Path) -> None:
-    """Bring a program of any form to one fixed layout, its kernels outlined.
+    """Outline the kernels of a program and print it in generic form, whatever its input form.
 
-    Raises SourceError for what is wrong in the program, with its place in `source`.
+    Raises SourceError, with its location in `source`, for an invalid program.
     """
     content = check_source(source)
     pipeline = choose_pipeline(context, source, content)
@@ -57,7 +57,7 @@ def _all_errors(
 
 
 def works_on_host_memory(context: BuildContext, source: Path) -> bool:
-    """Return whether the program's kernels are made of host code, which knows nothing of devices."""
+    """Return whether the kernels are offloaded host code, which accesses host memory."""
     given = context.options.pipeline
     base = (
         pipeline_file.read_pipeline(given).base if given else detect_pipeline(source.read_bytes())
@@ -66,14 +66,14 @@ def works_on_host_memory(context: BuildContext, source: Path) -> bool:
 
 
 def runs_transform_scripts(context: BuildContext) -> bool:
-    """Return whether the user's passes run the transform scripts of programs."""
+    """Return whether the user's passes run transform scripts in the program."""
     given = context.options.pipeline
     passes = pipeline_file.read_pipeline(given).passes if given else ()
     return any(name.startswith(INTERPRETER) for name in passes)
 
 
 def choose_pipeline(context: BuildContext, source: Path, content: bytes) -> InputPipeline:
-    """Return the pipeline that the user named, or that the program needs; say so in that case."""
+    """Return the pipeline that the user named, or the one that the program needs, which is noted."""
     if context.options.pipeline:
         return _with_plugins(context, pipeline_file.read_pipeline(context.options.pipeline))
     name = detect_pipeline(content)
@@ -87,7 +87,7 @@ def choose_pipeline(context: BuildContext, source: Path, content: bytes) -> Inpu
 
 
 def _with_plugins(context: BuildContext, pipeline: InputPipeline) -> InputPipeline:
-    """Return a pipeline with what the command line loads into mlir-opt."""
+    """Return a pipeline with the plugins of the command line. Raises InputOutputError for a missing one."""
     arguments = context.options.mlir_arguments
     files = [Path(word.partition("=")[2]) for word in arguments]
     for path in files:

@@ -1,4 +1,4 @@
-"""LLVM IR on its way to NVPTX code: marked, with the libraries that it calls."""
+"""Prepare LLVM IR for the NVPTX backend: mark kernels, link libraries, choose code generation options."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ CUDA_HINT = "pip install 'mlir-offload[cuda]', or name a toolkit with --cuda-pat
 
 
 def prepared_file(image: ImageFile) -> Path:
-    """Return the LLVM IR that an image for CUDA is made of."""
+    """Return the path of the LLVM IR of a CUDA image."""
     return image.path.with_suffix(".ll")
 
 
 class NvptxCode(Struct, frozen=True):
-    """A device module on its way to NVPTX code of one release of LLVM, which reads `text`."""
+    """A device module to be compiled to NVPTX code by `llvm`, which reads `text`."""
 
     context: BuildContext
     source: Path
@@ -50,7 +50,7 @@ class NvptxCode(Struct, frozen=True):
     is_assembled: bool = True
 
     def prepare(self) -> tuple[Path, DeviceCodegen, Path | None]:
-        """Return what clang compiles, how, and libdevice where it is linked in then."""
+        """Return the input of clang, the code generation options, and libdevice if clang links it in."""
         attached = attribute_for(self.module.module.targets, self.image.target)
         codegen, libdevice = codegen_for(
             self.context,
@@ -68,7 +68,7 @@ class NvptxCode(Struct, frozen=True):
         return ready, replace(codegen, libraries=()), None
 
     def _marked(self, attached: TargetAttribute | None) -> Path:
-        """Return the module with its target, its kernels marked."""
+        """Return the module with triple and data layout, its kernels marked."""
         options, ready = self.context.options, prepared_file(self.image)
         flushes = options.device_flags.ftz or (attached is not None and "ftz" in attached.flags)
         step = NvptxIr(
@@ -93,9 +93,9 @@ def codegen_for(  # noqa: PLR0913 (what decides how code is generated)
     *,
     is_assembled: bool = True,
 ) -> tuple[DeviceCodegen, Path | None]:
-    """Return how code of a module is generated for a GPU of NVIDIA's, and libdevice if it calls it.
+    """Return the code generation options for an NVIDIA GPU, and libdevice if the code calls it.
 
-    What is attached to the module comes before what the command line says.
+    The target attribute of the module overrides the command line. Raises ToolchainError if libdevice is missing.
     """
     options = context.options
     own = attached or TargetAttribute(target.kind)

@@ -1,4 +1,4 @@
-"""What a build writes next to its outputs: the C header, dependency files, how it compiles; and what becomes of older outputs when it fails."""
+"""Write the C header, dependency files and compile commands; remove stale outputs if the build fails."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mlir_offload.driver.step import split_file
 from mlir_offload.driver.system.workspace import check_output, publish
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 
-# These make clang write files next to the object, whose names the object may contain.
+# Options for which clang writes files next to the object; the object may contain their names.
 _DUMPS = (
     "-gsplit-dwarf",
     "--coverage",
@@ -49,7 +49,7 @@ _FIRST_WITH_DUMPDIR = 17
 
 
 def check_outputs(options: CompileOptions, others: Sequence[Path] = ()) -> None:
-    """Raise InputOutputError where a file that the build is to write cannot be written.
+    """Raise InputOutputError if an output cannot be written.
 
     Raises UsageError for an output that is an input, one of the `others` that are read, or a second
     output.
@@ -64,7 +64,7 @@ def check_outputs(options: CompileOptions, others: Sequence[Path] = ()) -> None:
 
 
 def _inputs(options: CompileOptions) -> Iterator[Path]:
-    """Yield the files that the command line names to be read."""
+    """Yield the files that the build reads because the command line names them."""
     yield from options.inputs
     yield from read_besides(options)
     if options.mode is Mode.LINK:
@@ -74,7 +74,7 @@ def _inputs(options: CompileOptions) -> Iterator[Path]:
 
 
 def _outputs(options: CompileOptions) -> Iterator[OutputFile]:
-    """Yield the files that the build is to write."""
+    """Yield the files that the build will write."""
     default = "-o" if options.output is not None else f"the default of {options.mode.value}"
     named = options.mode is not Mode.HEADER
     for path in final_outputs(options) if named else ():
@@ -93,14 +93,14 @@ def _outputs(options: CompileOptions) -> Iterator[OutputFile]:
 
 
 def depfile_places(options: CompileOptions) -> tuple[Path, ...]:
-    """Return the dependency files that are written, but for standard output."""
+    """Return the dependency files to be written, except standard output."""
     files = (planned.file for planned in plan_depfiles(options))
     return tuple(Path(file) for file in files if file != STANDARD_STREAM)
 
 
 @contextlib.contextmanager
 def remove_outputs_on_failure(options: CompileOptions) -> Iterator[None]:
-    """Remove older outputs where a new one cannot be made, as clang does: nobody takes one for it."""
+    """Remove older outputs if the build fails, as clang does, so that no stale file is used."""
     try:
         yield
     except MlirOffloadError:
@@ -118,7 +118,7 @@ def _remove(output: Path) -> None:
 
 
 def write_compile_commands(context: BuildContext) -> None:
-    """Write how each source is compiled, whether or not it can be."""
+    """Write the compile command of each source, even if its compilation will fail."""
     options = context.options
     if options.compile_commands is None or options.dry_run:
         return
@@ -149,7 +149,7 @@ def _compile_entry(
 
 
 def write_depfiles(context: BuildContext) -> None:
-    """Write the dependency files in the workspace and bring each to its place."""
+    """Write the dependency files in the workspace and publish each."""
     for number, planned in enumerate(plan_depfiles(context.options)):
         made = context.workspace / f"rule{number}.d"
         step = depfile_step(context.options, planned, context.dependencies, context.compiled, made)
@@ -161,9 +161,9 @@ def write_depfiles(context: BuildContext) -> None:
 
 
 def dump_arguments(context: BuildContext, source: Path) -> Iterator[str]:
-    """Yield how clang names the files that it writes besides the object: those go next to the user's output.
+    """Yield arguments that make clang write its additional files next to the user's output.
 
-    The object itself is compiled in the workspace. Raises CompatibilityError if clang does not have -dumpdir.
+    The object itself is written to the workspace. Raises CompatibilityError if clang lacks -dumpdir.
     """
     options = context.options
     words = {word.partition("=")[0] for word in options.compiler_arguments}
@@ -185,7 +185,7 @@ def dump_arguments(context: BuildContext, source: Path) -> Iterator[str]:
 
 
 def make_header(context: BuildContext) -> Path:
-    """Write the header that `--emit-header=` asks for, in the workspace."""
+    """Write the header for `--emit-header=` in the workspace; return its path."""
     programs = {
         source: normalize.normalized(made.parent)
         for source, made in context.compiled.items()
@@ -193,7 +193,7 @@ def make_header(context: BuildContext) -> Path:
     }
     for normal in programs.values():
         context.wait_for(normal)
-    # In a directory of its own, as it may bear any name.
+    # In a separate directory, because the header may have any name.
     output = context.workspace / "header" / (context.options.header or Path()).name
     context.executor.make_directory(output.parent)
     step = split_file.Header(

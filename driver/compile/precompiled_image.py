@@ -1,4 +1,4 @@
-"""Device images of what a program brings along: the objects of a `gpu.binary`."""
+"""Device images from precompiled device code: the objects of a `gpu.binary`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from mlir_offload.translate.kind_lowering import LOWERINGS
 def make_precompiled_images(
     context: BuildContext, source: Path, module: ModuleFile
 ) -> tuple[tuple[ImageFile, ...], tuple[ImageFile, ...]]:
-    """Return the images that the device link takes, and the linked ones that it would lose.
+    """Return the images for the device link, and the linked ones that it would drop.
 
-    Raises SourceError where objects of both sorts serve one kind of device, CompatibilityError for
-    an object that this release cannot read.
+    Raises SourceError if a device kind has both sorts, CompatibilityError for an object that the release
+    cannot read.
     """
     targets = targets_for(context, module)
     chosen = [(target, _object_for(module, target)) for target in targets]
@@ -47,7 +47,7 @@ def make_precompiled_images(
 
 
 def _object_for(module: ModuleFile, target: Target) -> ObjectFile:
-    """Return the object that serves a target: one made for it rather than PTX of an older GPU."""
+    """Return the object for a target, with a preference for the exact architecture over PTX of an older GPU."""
     fitting = [one for one in module.objects if one.image.is_compatible(target)]
 
     def fitness(one: ObjectFile) -> tuple[bool, int]:
@@ -75,7 +75,7 @@ def _make_image(
 def _disassembled(
     context: BuildContext, source: Path, module: ModuleFile, given: ObjectFile
 ) -> Path:
-    """Return the bitcode as the text of the lowering LLVM, as if that had lowered it."""
+    """Return the bitcode as textual IR of the lowering LLVM. Raises CompatibilityError if it is newer."""
     release = context.mlir.version.major
     if given.image.producer > release:
         msg = (
@@ -109,7 +109,7 @@ def _fat_binary(
     kind: Kind,
     chosen: Sequence[tuple[Target, ObjectFile]],
 ) -> ImageFile:
-    """Return linked objects of a kind as its runtime loads them: one that is a container as it is."""
+    """Return linked objects of a kind in the container that its runtime loads; a container is not repacked."""
     objects = tuple(dict.fromkeys(one for _, one in chosen))
     containers = [
         one for one in objects if one.image.form in {ImageForm.FATBINARY, ImageForm.BUNDLE}
@@ -118,7 +118,7 @@ def _fat_binary(
     if len(objects) == 1 and containers:
         return ImageFile(objects[0].path, target)
     if containers:
-        msg = f"{module.title} holds several fat binaries, of which a program registers one"
+        msg = f"{module.title} contains several fat binaries, but a program registers only one"
         hint = (
             "make one for all GPUs, or objects of the form bin: --gpu-module-to-binary=format=bin"
         )

@@ -1,4 +1,4 @@
-"""Give bitcode to the reader that is to get it, where no table says what that one misreads."""
+"""Check bitcode by running its reader, if no table describes what that release misreads."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _HINT = "compile it again with the linking LLVM, or without bitcode (--device-co
 
 
 def reader_command(clang: Path, bitcode: Path) -> Command:
-    """Return the call of clang that does no more than read a module, and write it again."""
+    """Return the clang command that only reads a module and writes it again."""
     passes = ("-O0", "-Xclang", "-disable-llvm-passes", "-Wno-override-module")
     form = ("-x", "ir", "-c", "-emit-llvm")
     return Command((str(clang), *form, *passes, str(bitcode), "-o", f"{bitcode}.out"))
 
 
 def is_same_build(context: BuildContext, item: ObjectContents) -> bool:
-    """Return whether an object was compiled by the very build of LLVM that links: there is no skew then."""
+    """Return whether the linking LLVM build also compiled this object, so that there is no version skew."""
     identity = "" if context.llvm.is_measured else llvm_identity(context.llvm)
     return any(release.identity == identity for release in item.learned)
 
@@ -42,9 +42,9 @@ def is_same_build(context: BuildContext, item: ObjectContents) -> bool:
 def reread_inputs(
     context: BuildContext, paths: Iterable[Path], objects: Iterable[ObjectContents]
 ) -> None:
-    """Have the linking clang read each module and write it again; compare what it wrote.
+    """Let the linking clang read and rewrite each module, and compare the kernels.
 
-    Raises CompatibilityError for a module that it refuses, or writes with other kernels.
+    Raises CompatibilityError for a module that it rejects, or whose kernels differ afterwards.
     """
     count = 0
     for location, name, content in _modules(paths, objects):
@@ -93,7 +93,7 @@ def _reason(completed: Completed) -> str:
 
 
 def _code(content: bytes) -> DeviceCode:
-    """Return what a module holds, its functions in one order, without what another writer may write otherwise."""
+    """Return the contents of a module, sorted, without the fields that depend on its writer."""
     code = read_device_bitcode(memory_view(content))
     plain = {"code_bytes": None, "code_sha256": "", "shared_bytes": None}
     kernels = (replace(one, **plain) for one in code.kernels)
@@ -105,7 +105,7 @@ def _code(content: bytes) -> DeviceCode:
 
 
 def _difference(given: DeviceCode, read: DeviceCode) -> str:
-    """Return the first thing that differs."""
+    """Return a description of the first difference."""
     for kernel in given.kernels:
         other = read.kernel(kernel.name)
         if other != kernel:

@@ -1,4 +1,4 @@
-"""The runtime compiled, kept for the next build: the same sources, compiler and options give the same file."""
+"""A cache of compiled runtime objects, keyed by sources, compiler, options and headers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DIGEST_BYTES = len(sha256().digest())
 def compile_runtime_source(
     executor: Executor, command: Command, source: Path, output: Path
 ) -> None:
-    """Compile a source file of the runtime, or take what the same command made of it before."""
+    """Compile a source file of the runtime, or copy the cached result of an equal command."""
     kept = None if executor.dry_run else cached_runtime(command, source, output)
     if kept is not None and take_runtime(kept, output):
         executor.note(Command(("cp", str(kept), str(output))))
@@ -37,10 +37,10 @@ def compile_runtime_source(
 
 
 def cached_runtime(command: Command, source: Path, output: Path) -> Path | None:
-    """Return where the file that the command makes is kept, or would be.
+    """Return the path of the cached result of a command; None if clang cannot be identified.
 
-    None where nobody can tell whether clang is the one of last time. The name depends on all that
-    clang reads; the command says where the source and the output lie, which its result does not.
+    The name is a hash of everything that clang reads. It excludes the paths of source and output, because the
+    result does not depend on them.
     """
     program = program_stamp(Path(command.argv[0]))
     if not program:
@@ -55,7 +55,7 @@ def cached_runtime(command: Command, source: Path, output: Path) -> Path | None:
 
 
 def _surroundings() -> list[str]:
-    """Return the settings and the headers of the system that clang reads."""
+    """Return the environment variables and the states of header directories that affect clang."""
     settings = [f"{name}={os.environ.get(name, '')}" for name in _CLANG_VARIABLES]
     for place in _HEADERS:
         with contextlib.suppress(OSError):
@@ -64,7 +64,7 @@ def _surroundings() -> list[str]:
 
 
 def take_runtime(kept: Path, output: Path) -> bool:
-    """Copy a file that was kept; say whether there was one, undamaged."""
+    """Copy a cached file to `output`; return whether it exists and its digest matches."""
     try:
         stored = kept.read_bytes()
     except OSError:
@@ -77,7 +77,7 @@ def take_runtime(kept: Path, output: Path) -> bool:
 
 
 def keep_runtime(made: Path, kept: Path) -> None:
-    """Keep a file, its digest behind it. A directory that cannot be written keeps nothing."""
+    """Cache a file, followed by its digest. Does nothing if the cache is not writable."""
     with contextlib.suppress(OSError):
         content = made.read_bytes()
         replace_bytes(kept, content + sha256(content).digest())

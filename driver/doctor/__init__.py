@@ -1,4 +1,4 @@
-"""The subcommand `doctor`: what is installed, tried for real."""
+"""The subcommand `doctor`: test the installed tools with a small program."""
 
 from mlir_offload.toolchain import load_on_use
 

@@ -1,4 +1,4 @@
-"""Find out all that `mlir-offload doctor` tells: identify every tool, try every combination."""
+"""Collect the report of `mlir-offload doctor`: identify every tool, test every combination."""
 
 from __future__ import annotations
 
@@ -38,16 +38,17 @@ _ObjectKey = tuple[Kind, LlvmToolchain, Sdk | None]
 
 
 class _Known(Struct, frozen=True):
-    """What is known of one installation or library: its parts, and what is wrong with them."""
+    """The parts of one installation or library, and the problems found with them."""
 
     tools: tuple[ToolIdentity, ...]
     findings: tuple[ToolFinding, ...]
 
 
 class Examination(Struct, frozen=True):
-    """What was found on this machine, and how much may be done to it at once.
+    """The inventory of this host, and the limits for testing it.
 
-    `is_quick`: what the default combination does not use is neither identified nor tried.
+    `jobs` is the number of concurrent tasks, `limit_s` the time limit of a program in seconds. With `is_quick`,
+    only the default combination is identified and tested.
     """
 
     runner: Runner
@@ -57,7 +58,7 @@ class Examination(Struct, frozen=True):
     is_quick: bool = False
 
     def report(self, kinds: Sequence[Kind]) -> DoctorReport:
-        """Identify the tools, try the combinations, look for accidents."""
+        """Identify the tools, test the combinations, check for known problems."""
         planned = plan_combinations(self.inventory, kinds)
         chosen = [one for one in planned if one.is_default or not self.is_quick]
         with open_workspace() as folder:
@@ -95,7 +96,7 @@ class Examination(Struct, frozen=True):
         return list(self.inventory.cuda)
 
     def _identify(self, folder: Path) -> list[_Known]:
-        """Identify all installations at the same time."""
+        """Identify all installations concurrently."""
         folder.mkdir()
         tasks: list[Callable[[], _Known]] = [
             *(partial(self._known_llvm, one, folder / f"llvm{n}") for n, one in enumerate(self._llvm())),
@@ -124,7 +125,7 @@ class Examination(Struct, frozen=True):
         return _Known(identity.tools, identity.findings)
 
     def _try(self, combinations: Sequence[Combination], folder: Path) -> tuple[Cell, ...]:
-        """Try all combinations, several at the same time; say on a terminal how far it is."""
+        """Test all combinations, several concurrently, with a progress bar on a terminal."""
         folder.mkdir()
         jobs = max(1, self.jobs // max(1, len(combinations)))
         has_gpu = bool(self.inventory.gpus)
@@ -133,7 +134,7 @@ class Examination(Struct, frozen=True):
             open_progress(len(combinations), is_verbose=False) as progress,
             limited_pool(self.jobs) as threads,
         ):
-            # First of all, so that no trial waits for an object that waits for a thread.
+            # Objects are submitted first, so that no trial occupies a thread while its object waits for one.
             made = {} if self.is_quick else _submit_objects(threads, bench, combinations)
             futures = {
                 threads.submit(
@@ -150,7 +151,7 @@ class Examination(Struct, frozen=True):
 def _submit_objects(
     threads: ThreadPoolExecutor, bench: Bench, combinations: Sequence[Combination]
 ) -> dict[_ObjectKey, Future[MadeObject]]:
-    """Have each object compiled once, whoever links it."""
+    """Compile each object once, for all combinations that link it."""
     distinct = {_object_key(combination): combination for combination in combinations}
     return {
         key: threads.submit(bench.make_object, combination, number)
@@ -172,7 +173,7 @@ def _known_driver() -> _Known:
 
 
 def _to_install(inventory: Inventory) -> Iterator[Installation]:
-    """Yield what is missing or broken, each command once."""
+    """Yield missing or broken parts, each install command once."""
     seen = set()
     for row in inventory_rows(inventory):
         for missing in row.missing:
@@ -184,10 +185,10 @@ def _to_install(inventory: Inventory) -> Iterator[Installation]:
 
 
 def exit_status(cells: Sequence[Cell], native: Kind | None) -> int:
-    """Return 0 where the default combination works with every kind, else the first failure's status.
+    """Return 0 if the default combination works with every kind, else the status of the first failure.
 
-    `native` is the kind that a build on this machine is for, None where that was not to be tried;
-    of the others it is not a failure that an SDK is not there as a whole.
+    `native` is the kind of a build on this host, None if it was excluded. For other kinds, a missing SDK
+    is not a failure.
     """
     default = [cell for cell in cells if cell.combination.is_default]
     kinds = {cell.combination.kind for cell in default}

@@ -1,6 +1,6 @@
-"""One page that shows what `mlir-offload doctor` found out; it needs nothing else, and runs no script.
+"""The report of `mlir-offload doctor` as a self-contained HTML page without scripts.
 
-What comes from tools is escaped, and the page's policy lets nothing be loaded.
+Output of tools is escaped, and the page's content security policy allows no external resources.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BAD = "bad"
 
 
 def write_html(report: DoctorReport, output: Path) -> None:
-    """Write the page. Raises InputOutputError where that fails."""
+    """Write the page. Raises InputOutputError."""
     with open_output(output) as descriptor:
         write_all(render_html(report).encode(errors="replace"), descriptor)
 
@@ -62,7 +62,7 @@ def _safe(text: object) -> str:
 
 
 def _matrices(cells: Sequence[Cell]) -> Iterator[str]:
-    """Yield a grid for each kind and SDK: a row for each release that lowers, a column for each that links."""
+    """Yield a grid for each kind and SDK: a row per lowering release, a column per linking release."""
     groups: dict[str, dict[tuple[str, str], int]] = {}
     for number, cell in enumerate(cells):
         one = cell.combination

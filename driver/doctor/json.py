@@ -1,4 +1,4 @@
-"""What `mlir-offload doctor --json` prints; `data/doctor.schema.json` is its contract."""
+"""The output of `mlir-offload doctor --json`; `data/doctor.schema.json` is its schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong on this machine whatever is compiled: known accidents, looked for one by one."""
+"""Known problems of a host that affect any program: one check for each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AMD_ARCH, _NVIDIA_ARCH = "gfx90a", "sm_80"
 
 
 class Machine(Struct, frozen=True):
-    """What the accidents are looked for in: all that was found, and how programs are searched."""
+    """The input of the checks: the inventory, the environment, and a runner for programs."""
 
     runner: Runner
     inventory: Inventory
@@ -35,7 +35,7 @@ class Machine(Struct, frozen=True):
 
 
 def machine_findings(machine: Machine) -> tuple[ToolFinding, ...]:
-    """Return every accident that is about to happen."""
+    """Return a finding for every problem that is present."""
     return (
         *_several_libomptargets(machine),
         *_other_ptxas_first(machine),
@@ -52,7 +52,7 @@ def _paths(machine: Machine, variable: str) -> list[Path]:
 
 
 def _several_libomptargets(machine: Machine) -> Iterator[ToolFinding]:
-    """LD_LIBRARY_PATH comes before the path that programs are linked with."""
+    """Find other libomptargets in LD_LIBRARY_PATH, which overrides the run path of programs."""
     default = machine.inventory.default_llvm
     found: dict[int, Path] = {}
     for folder in _paths(machine, "LD_LIBRARY_PATH"):
@@ -74,7 +74,7 @@ def _several_libomptargets(machine: Machine) -> Iterator[ToolFinding]:
 
 
 def _other_ptxas_first(machine: Machine) -> Iterator[ToolFinding]:
-    """What clang and others call by its bare name may be older than what mlir-offload uses."""
+    """Find a ptxas on PATH, which clang and others run by its plain name, that is older than the default one."""
     default = machine.inventory.default_cuda
     programs = (folder / "ptxas" for folder in _paths(machine, "PATH"))
     first = next((path for path in programs if os.access(path, os.X_OK)), None)
@@ -94,7 +94,7 @@ def _other_ptxas_first(machine: Machine) -> Iterator[ToolFinding]:
 
 
 def _old_driver(machine: Machine) -> Iterator[ToolFinding]:
-    """A driver reads PTX, and code of a new major release, no newer than itself."""
+    """Find an NVIDIA driver older than the toolkit: it rejects the toolkit's PTX, or its cubins too."""
     driver, cuda = probe_cuda_driver(), machine.inventory.default_cuda
     if driver is None or cuda is None or driver >= (cuda.version.major, cuda.version.minor):
         return
@@ -110,7 +110,7 @@ def _old_driver(machine: Machine) -> Iterator[ToolFinding]:
 
 
 def _newer_cuda_than_known(machine: Machine) -> Iterator[ToolFinding]:
-    """Ask each clang what it thinks of each toolkit; two of one release get one answer."""
+    """Find toolkits newer than a clang supports; each version is tested with one toolkit."""
     toolkits = {
         cuda.version: cuda
         for cuda in reversed(machine.inventory.cuda)
@@ -137,7 +137,7 @@ def _newer_cuda_than_known(machine: Machine) -> Iterator[ToolFinding]:
 
 
 def _rocm_without_abi(machine: Machine) -> Iterator[ToolFinding]:
-    """Ask each clang whether the device libraries have the ABI that it compiles for."""
+    """Find device libraries without the ABI that a clang compiles for."""
     for libs in machine.inventory.rocm:
         for release in machine.releases:
             match = _ROCM_ABI.search(_rocm_answer(machine, release, libs))

@@ -1,4 +1,4 @@
-"""Which combinations of LLVM, CUDA and ROCm there are to try."""
+"""The combinations of LLVM, CUDA and ROCm to test."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SHOWN_PARTS = 3
 
 
 class Combination(Struct, frozen=True):
-    """The lowering LLVM, the one that compiles and links, what is next to them, the target.
+    """The lowering LLVM, the linking LLVM, the SDK and the target.
 
-    `place` tells a release that lowers from another one of its number; `is_default`: what a build
-    that names nothing would use.
+    `place` distinguishes lowering releases with the same number. `is_default`: a build without options uses
+    this combination.
     """
 
     kind: Kind
@@ -34,7 +34,7 @@ class Combination(Struct, frozen=True):
 
     @property
     def producer_name(self) -> str:
-        """Return what the lowering LLVM is called here."""
+        """Return the name of the lowering LLVM."""
         return f"LLVM {self.producer.version.major}{self.place}"
 
     @property
@@ -47,14 +47,14 @@ class Combination(Struct, frozen=True):
 
     @property
     def is_mixed(self) -> bool:
-        """Say whether one release lowers and another one links."""
+        """Return whether the lowering and the linking LLVM are different releases."""
         return self.producer.version.major != self.consumer.version.major
 
 
 def plan_combinations(inventory: Inventory, kinds: Sequence[Kind]) -> tuple[Combination, ...]:
-    """Return every combination of the kinds, those of the newest releases first.
+    """Return every combination of the kinds, newest releases first.
 
-    Releases that link no code at all for a target are no combination.
+    Combinations whose linking release cannot link code of the target are left out.
     """
     releases = _releases(inventory)
     return tuple(
@@ -75,7 +75,7 @@ def plan_combinations(inventory: Inventory, kinds: Sequence[Kind]) -> tuple[Comb
 
 
 def _releases(inventory: Inventory) -> list[LlvmToolchain]:
-    """Return the releases that can compile and link, newest first, the default before its equals."""
+    """Return the releases that can compile and link: newest first, the default first within a release."""
     found = [
         probed.toolchain
         for probed in inventory.llvm
@@ -88,7 +88,7 @@ def _releases(inventory: Inventory) -> list[LlvmToolchain]:
 
 
 def _pairs(releases: Sequence[LlvmToolchain]) -> Iterator[tuple[LlvmToolchain, LlvmToolchain]]:
-    """Yield each release that lowers with itself, and with the first one of each other number."""
+    """Yield each lowering release with itself, and with the first installation of each other release."""
     first = {release.version.major: release for release in reversed(releases)}
     for producer in releases:
         if producer.can(Role.LOWER):
@@ -108,6 +108,6 @@ def known_kinds() -> tuple[Kind, ...]:
 
 
 def short_path(path: Path) -> str:
-    """Return the end of a long path, which tells it from others."""
+    """Return the last components of a long path, for display."""
     parts = path.parts[-_SHOWN_PARTS:]
     return str(path) if len(path.parts) <= _SHOWN_PARTS + 1 else f".../{'/'.join(parts)}"

@@ -1,4 +1,4 @@
-"""What `mlir-offload doctor` found out, and how it is shown on a terminal."""
+"""The result of `mlir-offload doctor`, and its output on a terminal."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.text import Text
 from mlir_offload.driver.doctor.trial import Cell, Trial, Verdict
 from mlir_offload.toolchain.skew.identity import Severity, ToolFinding, ToolIdentity
 
-# A pipe has no width: wide enough that a line stays in one piece for grep.
+# A pipe has no width; this keeps a row on one line for grep.
 _PIPE_WIDTH = 180
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 
 
 class Installation(Struct, frozen=True):
-    """A part that is not installed: what it is for, and the command that brings it."""
+    """A part that is not installed: its purpose, and the command that installs it."""
 
     part: str
     purpose: str
@@ -27,7 +27,7 @@ class Installation(Struct, frozen=True):
 
 
 class DoctorReport(Struct, frozen=True):
-    """All that was found out; `exit_status` is 0 where the default combination works."""
+    """The results of all checks; `exit_status` is 0 if the default combination works."""
 
     tools: tuple[ToolIdentity, ...]
     cells: tuple[Cell, ...]
@@ -38,7 +38,7 @@ class DoctorReport(Struct, frozen=True):
 
 
 def summary(report: DoctorReport) -> str:
-    """Return the verdict on the default combination in one sentence."""
+    """Return the result of the default combination in one sentence."""
     default = [cell for cell in report.cells if cell.combination.is_default]
     said = "; ".join(f"{cell.combination.label}: {cell.ours.verdict}" for cell in default)
     if report.exit_status == 0:
@@ -50,7 +50,7 @@ def summary(report: DoctorReport) -> str:
 
 
 def show_report(report: DoctorReport, *, verbose: bool) -> None:
-    """Print tools, matrix, findings and what to install."""
+    """Print tools, matrix, findings and install commands."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_PIPE_WIDTH)
@@ -79,7 +79,7 @@ def _tools(tools: Sequence[ToolIdentity]) -> Table:
 
 
 def _matrix(cells: Sequence[Cell]) -> Table:
-    """Return a row for each combination; what only some were tried for is left out where none was."""
+    """Return a row for each combination; the column of clang alone is omitted if it was not tested."""
     has_alone = any(cell.alone is not None for cell in cells)
     table = Table(box=None, pad_edge=False)
     headings = ["", "kind", "for", "lowers", "links", "with", "mlir-offload"]
@@ -126,7 +126,7 @@ def _lines(report: DoctorReport) -> Iterator[Text]:
 
 
 def reasons(cells: Iterable[Cell]) -> list[tuple[Verdict, str, str, tuple[str, ...]]]:
-    """Return why combinations do not work with mlir-offload, each reason once, with where."""
+    """Return each reason why combinations fail with mlir-offload once, with the labels of these combinations."""
     found: dict[tuple[Verdict, str, str], list[str]] = {}
     for cell in cells:
         ours = cell.ours

@@ -1,4 +1,4 @@
-"""Try what is installed, for real: which combinations work, what is not what it says, what to install."""
+"""The subcommand `doctor`: which combinations work, which tools are not what they report, what to install."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def doctor(  # noqa: PLR0913 (one parameter for each option)
     print_schema: bool,
     is_verbose: bool,
 ) -> int:
-    """Try every combination of the installed LLVM, CUDA and ROCm with a small program.
+    """Test every combination of the installed LLVM, CUDA and ROCm with a small program.
 
-    Exit status 0 where the default combination works; where not, what the build of it gave.
+    Exit status 0 if the default combination works, otherwise the exit status of its build.
     """
     if print_schema:
         sys.stdout.write(doctor_json.schema_text())
@@ -68,7 +68,7 @@ def run_doctor(arguments: Sequence[str], runner: Runner) -> int:
 
 
 def _chosen_kinds(names: Sequence[str]) -> tuple[Kind, ...]:
-    """Return the kinds to try: all that this release compiles for, where none is named."""
+    """Return the kinds to test: the named ones, by default all. Raises UsageError for an unknown kind."""
     known = known_kinds()
     for name in names:
         if name not in known:

@@ -1,4 +1,4 @@
-"""Try a combination for real: compile and link a small program, look into it, run it."""
+"""Test a combination: compile and link a small program, verify it, run it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mlir_offload.toolchain.process import Command, Completed, Runner, describe_
 from mlir_offload.toolchain.target import device_kind
 
 PROGRAM = Path(__file__).parents[1] / "data" / "doctor.mlir"
-# Results of a cache would tell nothing of the tools.
+# Cached results would not show whether the tools work.
 _OWN = ("--message-format=json", "--no-config", "--no-cache")
 _MORE_TIME = "give it more time with --timeout=SECONDS"
 _KERNELS = frozenset({"decay", "sum"})
@@ -42,7 +42,7 @@ _RIGHT = "doctor: right\n"
 
 
 class Verdict(StrEnum):
-    """What became of a trial."""
+    """The result of a trial."""
 
     WORKS = "works"
     LINKS = "links"
@@ -55,12 +55,12 @@ class Verdict(StrEnum):
 
     @property
     def is_good(self) -> bool:
-        """Say whether the program is right, as far as it could be tried."""
+        """Return whether the program is correct, as far as it could be tested."""
         return self in {Verdict.WORKS, Verdict.LINKS}
 
 
 class Trial(Struct, frozen=True):
-    """What came out: the verdict, why, what to do about it, and the command that shows it again."""
+    """A trial: its verdict, the reason, a hint, the command that reproduces it, and its time in seconds."""
 
     verdict: Verdict
     reason: str = ""
@@ -71,10 +71,10 @@ class Trial(Struct, frozen=True):
 
 
 class Cell(Struct, frozen=True):
-    """A combination, what became of it with mlir-offload and with clang alone, and what it took.
+    """A combination with its trials by mlir-offload and by clang alone.
 
-    `adapters` is what mlir-offload puts between tools that do not fit; `alone` is None where it
-    was not tried.
+    `adapters` are what mlir-offload uses to make incompatible tools work together. `alone` is None if it was not
+    tested.
     """
 
     combination: Combination
@@ -84,14 +84,14 @@ class Cell(Struct, frozen=True):
 
 
 class MadeObject(Struct, frozen=True):
-    """An object to be linked by clang alone, or why there is none."""
+    """An object to be linked by clang alone, or the failed trial that was to compile it."""
 
     path: Path
     failure: Trial | None = None
 
 
 class Bench(Struct, frozen=True):
-    """Where and how trials are made: how many jobs each may use, how long each program may take."""
+    """Runs trials: in `folder`, each with `jobs` jobs and `limit_s` seconds per program."""
 
     runner: Runner
     folder: Path
@@ -102,7 +102,7 @@ class Bench(Struct, frozen=True):
     def try_combination(
         self, combination: Combination, number: int, made: Future[MadeObject] | None = None
     ) -> Cell:
-        """Build the program with mlir-offload; link the object, where there is one, by clang alone."""
+        """Build the program with mlir-offload; if there is an object, link it with clang alone."""
         folder = self.folder / str(number)
         folder.mkdir(parents=True)
         ours = self._timed(partial(self._try_ours, combination, folder))
@@ -113,7 +113,7 @@ class Bench(Struct, frozen=True):
         return Cell(combination, ours, other, _adapters(combination))
 
     def make_object(self, combination: Combination, number: int) -> MadeObject:
-        """Compile the program to an object as its own release makes it."""
+        """Compile the program to an object with entries for the lowering release."""
         path = self.folder / f"object{number}.o"
         words = (*self._words(combination, for_consumer=False), "-c", "-fPIC", str(PROGRAM))
         failure = self._timed(partial(self._compile, words, path))
@@ -163,7 +163,7 @@ class Bench(Struct, frozen=True):
         )
 
     def _judge(self, combination: Combination, output: Path, folder: Path) -> Trial:
-        """Look into what was linked, and run it where that is possible."""
+        """Verify the linked program, and run it if this host has the device."""
         if lost := _lost(combination, output):
             return Trial(Verdict.DROPS, lost, exit_status=VerificationError.exit_status)
         if not device_kind(combination.kind).is_cpu and not self.has_gpu:
@@ -178,7 +178,7 @@ class Bench(Struct, frozen=True):
         return Trial(Verdict.WRONG, reason, exit_status=VerificationError.exit_status)
 
     def _try_alone(self, combination: Combination, folder: Path, made: MadeObject) -> Trial:
-        """Link the object by the other release's clang, unhelped."""
+        """Link the object with clang of the linking LLVM, without mlir-offload."""
         if made.failure is not None:
             return made.failure
         words = _alone_arguments(combination)
@@ -204,14 +204,14 @@ def _alone_arguments(combination: Combination) -> tuple[str, ...]:
 
 
 def _complaint(completed: Completed) -> str:
-    """Return what the first tool in trouble said: what precedes the wrapper's own complaint."""
+    """Return the first error, which a tool below the linker wrapper prints before the wrapper's own."""
     lines = [line.strip() for line in completed.stderr.splitlines()]
     first = next((line for line in lines if " fatal " in line), "")
     return first or tool_failed(completed).message.partition(": ")[2]
 
 
 def _refusal(completed: Completed) -> Trial:
-    """Return what the driver's own error says."""
+    """Return a trial with the error of the driver."""
     error = next(_errors(completed.stderr), {})
     reason = str(error.get("message") or describe_status(completed.returncode))
     verdicts = {
@@ -225,7 +225,7 @@ def _refusal(completed: Completed) -> Trial:
 
 
 def _errors(text: str) -> Iterator[dict[str, object]]:
-    """Yield the errors among messages as JSON; the last of several is the driver's own."""
+    """Yield the errors of JSON messages, last first; the driver's own error is the last."""
     for line in reversed(text.splitlines()):
         try:
             message = json.loads(line)
@@ -236,7 +236,7 @@ def _errors(text: str) -> Iterator[dict[str, object]]:
 
 
 def _lost(combination: Combination, output: Path) -> str:
-    """Say which kernels a linked file lacks or nothing registers; empty where all is there."""
+    """Return which kernels a linked file lacks or does not register; empty if there are none."""
     contents = read_objects(output)
     held = {
         image.kernel
@@ -251,12 +251,12 @@ def _lost(combination: Combination, output: Path) -> str:
 
 
 def _is_for(arch: str, combination: Combination) -> bool:
-    """Say whether it is the architecture; a linked image for the CPU names none."""
+    """Return whether an image is for the combination; a linked CPU image has no architecture."""
     return device_kind(combination.kind).is_cpu or arch == combination.arch
 
 
 def _registered(contents: Sequence[ObjectContents], combination: Combination) -> set[str]:
-    """Return the kernels with an entry where, and as long as, the linking release reads it."""
+    """Return the kernels that have an entry which the linking release reads."""
     major = combination.consumer.version.major
     found = set()
     for item in contents:
@@ -268,7 +268,7 @@ def _registered(contents: Sequence[ObjectContents], combination: Combination) ->
 
 
 def _adapters(combination: Combination) -> tuple[str, ...]:
-    """Return what mlir-offload does so that these tools fit together."""
+    """Return the options and adapters by which mlir-offload makes these tools work together."""
     major = combination.consumer.version.major
     cuda = combination.sdk.cuda if combination.sdk else None
     found = []

@@ -1,4 +1,4 @@
-"""The subcommand `inspect`: what files hold of offloading."""
+"""The subcommand `inspect`: the offload data in files."""
 
 from mlir_offload.toolchain import load_on_use
 

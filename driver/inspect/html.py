@@ -1,6 +1,6 @@
-"""One page that shows what files hold: a map by size and tables; it needs nothing else.
+"""The contents of files as a self-contained HTML page: a treemap and tables.
 
-What comes from the files is escaped, and the page's policy lets no script run but its own.
+Text from the files is escaped, and the page's content security policy allows only its own script.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _ASPECT = 2.0
 _HUES = 8
 _FEW_ROWS = 12
 Row = Sequence[tuple[str, object]]
-"""The cells of a row: what is shown, already escaped, and what it is sorted by."""
+"""The cells of a row: the escaped text, and the sort key."""
 
 
 def write_html(parts: Sequence[Part], output: Path) -> None:
-    """Write the page. Raises InputOutputError where that fails."""
+    """Write the page. Raises InputOutputError."""
     with open_output(output) as descriptor:
         write_all(render_html(parts).encode(errors="replace"), descriptor)
 
@@ -124,7 +124,7 @@ def _rectangle(rect: TreemapRect, colours: dict[str, int]) -> str:
     colour = f" h{colours[node.colour] % _HUES}" if node.colour in colours else ""
     place = f"--x:{_number(rect.left)};--y:{_number(rect.top)};--w:{_number(rect.width)};--h:{_number(rect.height)}"
     text = _safe(node.label)
-    # The script writes the label of each rectangle, which is the first line of its title.
+    # The script displays the first line of the title as the label of the rectangle.
     return (
         f'<div class="b {node.role}{colour}" data-d={rect.depth} style="{place}"'
         f' title="{text}&#10;{_safe(node.detail)}"></div>\n'
@@ -222,11 +222,11 @@ def _image_row(part: Part, image: Image) -> Row:
 
 
 _Group = tuple[str, str, str]
-"""What a host launches: the name of a kernel, its parameters, the threads of its blocks."""
+"""The identity of a kernel for a launch: its name, its parameters, and the threads of its blocks."""
 
 
 def _kernel_groups(images: Iterable[Image]) -> dict[_Group, list[tuple[DeviceKernel, Image]]]:
-    """Return the kernels with what they are in each image."""
+    """Return the kernels by identity, with their properties in each image."""
     groups: dict[_Group, list[tuple[DeviceKernel, Image]]] = {}
     for image in images:
         for kernel in image.code.kernels if image.code else ():
@@ -257,7 +257,7 @@ def _kernel_row(group: _Group, found: Sequence[tuple[DeviceKernel, Image]]) -> R
 
 
 def _range(values: Iterable[int | None], spell: Callable[[int], str]) -> tuple[str, object]:
-    """Return the least and the most of what images say, sorted by the most."""
+    """Return the range of the values as text, and the maximum as sort key."""
     known = [value for value in values if value is not None]
     if not known:
         return "", -1
@@ -296,7 +296,7 @@ def _size(value: int | None) -> tuple[str, object]:
 
 
 def _table(title: str, headings: Sequence[str], rows: Sequence[Row]) -> str:
-    """Return a table, or nothing where it would be empty; cells with a number sort by it."""
+    """Return a table, or an empty string without rows. Cells with a number are sorted by it."""
     if not rows:
         return ""
     head = "".join(f"<th scope=col><button type=button>{name}</button></th>" for name in headings)
@@ -316,5 +316,5 @@ def _cell(cell: tuple[str, object]) -> str:
     text, key = cell
     if key is None:
         return f"<td>{text}"
-    # A number that is shown as it is, and one that is not known, need no key of their own.
+    # The script reads the sort key from the text if that is the number itself, or empty for unknown.
     return f"<td data-v>{text}" if text == str(key) or not text else f"<td data-v={key}>{text}"

@@ -1,4 +1,4 @@
-"""What `mlir-offload inspect --json` prints; `data/inspect.schema.json` is its contract."""
+"""The output of `mlir-offload inspect --json`; `data/inspect.schema.json` is its schema."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def schema_text() -> str:
 
 
 def render_json(parts: Iterable[Part]) -> str:
-    """Return the document of all files, a line for each; the same for the same bytes."""
-    # Indentation would cost four times as long: it is not done in C.
+    """Return the document, one line per file; equal files give equal text."""
+    # Indentation would take four times as long, because Python's C encoder does not support it.
     head = json.dumps({"schema": SCHEMA_VERSION, "generator": f"mlir-offload {__version__}"})
     files = ",\n".join(harmless_json(json.dumps(_part(part))) for part in parts)
     return f'{head[:-1]}, "files": [\n{files}\n]}}\n'

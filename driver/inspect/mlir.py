@@ -1,4 +1,4 @@
-"""What an MLIR program says of its kernels: mlir-opt reads it, as the compiler would."""
+"""The kernels of an MLIR program, as mlir-opt outlines them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mlir_offload.translate.mlir.operation import Operation, function_type
 def with_modules(part: Part, path: Path, llvm: str, runner: Runner) -> Part:
     """Return the part with the GPU modules of the program, outlined as the compiler outlines them.
 
-    Raises ToolchainError where no LLVM is installed, SourceError for what the compiler would refuse.
+    Raises ToolchainError if no LLVM is installed, SourceError for a program that the compiler rejects.
     """
     places = places_for(llvm)
     release = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=[Role.LOWER])

@@ -1,4 +1,4 @@
-"""Say what files hold of offloading: as a tree, as JSON, as a page."""
+"""Print the offload data in files: as a tree, as JSON, or as an HTML page."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def inspect(  # noqa: PLR0913 (one parameter for each option)
     code_hashes: bool,
     print_schema: bool,
 ) -> int:
-    """Show device images, kernels, entries and sections of FILES, and what is wrong with them.
+    """Show device images, kernels, entries and sections of FILES, and report inconsistencies.
 
-    The format is identified by the content. Exit status 0 where all is well, 6 where something is wrong
-    in a file, 7 where a file cannot be read.
+    The format is identified by the content. Exit status 0 if there are no problems, 6 if there is a problem
+    in a file, 7 if a file cannot be read.
     """
     if print_schema:
         _write(inspect_json.schema_text())
@@ -55,7 +55,7 @@ def inspect(  # noqa: PLR0913 (one parameter for each option)
         msg = "inspect needs a file"
         raise UsageError(msg, hint="name objects, libraries, programs, or device images")
     check_files(files, [OutputFile(html, "--html")] if html is not None else [])
-    # To hash all of a large library takes longer than to read it.
+    # Hashing a large library takes longer than reading it.
     hashes = _Hashes(of_images=as_json or html is not None or code_hashes, of_code=code_hashes)
     read = [_read(path, llvm, runner, hashes) for path in files]
     parts = [part for part, _ in read]
@@ -73,20 +73,20 @@ def run_inspect(arguments: Sequence[str], runner: Runner) -> int:
     try:
         return int(call(inspect, arguments, runner) or 0)
     except BrokenPipeError:
-        # The reader has seen enough, as `head` does; the interpreter shall not try once more.
+        # The reader closed the pipe, as `head` does; the interpreter must not flush to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 class _Hashes(Struct, frozen=True):
-    """Which hashes are shown."""
+    """Which hashes to compute."""
 
     of_images: bool
     of_code: bool
 
 
 def _read(path: Path, llvm: str, runner: Runner, hashes: _Hashes) -> tuple[Part, int]:
-    """Return what a file holds, and the exit status where it cannot be read at all."""
+    """Return the contents of a file, and 0; or the exit status of the error if it cannot be read."""
     try:
         contents = read_contents(
             path, with_hashes=hashes.of_images, with_code_hashes=hashes.of_code
@@ -108,7 +108,7 @@ def _status(parts: Iterable[Part]) -> int:
 
 def _show_trees(parts: Iterable[Part]) -> None:
 
-    # What cannot be read has had its error.
+    # The error of an unreadable file has been printed.
     readable = (part for part in parts if part.form != _UNREADABLE)
     lines = [line for part in readable for line in tree.tree_lines(part)]
     if sys.stdout.isatty():
@@ -118,7 +118,7 @@ def _show_trees(parts: Iterable[Part]) -> None:
 
 
 def _print_coloured(lines: Iterable[Sequence[Span]]) -> None:
-    """Print with the colours that the terminal has; rich knows, and heeds NO_COLOR."""
+    """Print in the colors of the terminal; rich detects them and obeys NO_COLOR."""
     from rich.console import Console
     from rich.text import Text
 
@@ -129,7 +129,7 @@ def _print_coloured(lines: Iterable[Sequence[Span]]) -> None:
 
 
 def _write(text: str) -> None:
-    """Write to the standard output whatever its encoding is."""
+    """Write to standard output in its encoding; characters that it lacks are escaped."""
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
     sys.stdout.flush()

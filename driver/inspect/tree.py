@@ -1,4 +1,4 @@
-"""What `mlir-offload inspect` shows a person: a tree, a line for each thing, as grep likes it."""
+"""The text output of `mlir-offload inspect`: a tree with one line per item, suitable for grep."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mlir_offload.offload.container.contents import (
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
 
 Span = tuple[str, str]
-"""A piece of a line: its style, and its text with control characters made visible."""
+"""A piece of a line: its style and its text, with control characters escaped."""
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -32,7 +32,7 @@ _ELF_FORMS = frozenset({"AMDGPU code object", "ELF"})
 
 
 class Node(Struct):
-    """A line and what hangs below it."""
+    """A line of the tree, and its children."""
 
     line: tuple[Span, ...]
     children: list[Node] = field(default_factory=list)
@@ -46,7 +46,7 @@ def tree_lines(part: Part) -> Iterator[tuple[Span, ...]]:
 
 
 def size_text(size: int) -> str:
-    """Return a size in bytes as a person reads it; exact below 1 KiB."""
+    """Return a size in bytes with a unit; exact below 1 KiB."""
     if size < _STEP:
         return "1 byte" if size == 1 else f"{size} bytes"
     value, unit = float(size), 0
@@ -57,7 +57,7 @@ def size_text(size: int) -> str:
 
 
 def kernel_facts(kernel: DeviceKernel) -> str:
-    """Return what an image tells of a kernel's limits and needs."""
+    """Return the limits and resource usage of a kernel, as recorded in an image."""
     facts = (
         _threads(kernel),
         f"≥{kernel.min_blocks} blocks" if kernel.min_blocks else "",
@@ -88,7 +88,7 @@ def _number(value: int | None, what: str) -> str:
 
 
 def parameter_list(parameters: tuple[KernelParameter, ...] | None) -> str:
-    """Return the parameters in brackets, each as type@offset:size; those of the runtime left out."""
+    """Return the parameters in parentheses, each as type@offset:size, without hidden ones."""
     if parameters is None:
         return "(?)"
     own = (parameter for parameter in parameters if not parameter.is_hidden)
@@ -195,7 +195,7 @@ def _container(container: Container, image_kind: str) -> str:
 
 
 def _made_by(code: DeviceCode) -> str:
-    """Return the words before the producer: a linked ELF image also names compilers of libraries."""
+    """Return the label of the producer: a linked ELF image also names the compilers of its libraries."""
     is_linked_elf = code.form in _ELF_FORMS and not code.is_relocatable
     return "contains code by " if is_linked_elf else "made by "
 

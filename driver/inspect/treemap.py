@@ -1,4 +1,4 @@
-"""The treemap of a file by size: what is drawn, and where; an area is proportional to its bytes.
+"""Lay out a treemap of a file; the area of each rectangle is proportional to its size in bytes.
 
 Squarified treemaps: Bruls, Huizing, van Wijk, Data Visualization 2000.
 """
@@ -14,17 +14,17 @@ from mlir_offload.driver.inspect.tree import kernel_facts, size_text
 from mlir_offload.offload.container.contents import Image, Part
 from mlir_offload.offload.device.kernel import DeviceKernel
 
-# Kernels beyond that number, over all images of a file, are one rectangle: nobody could tell them apart.
+# Further kernels, over all images of a file, share one rectangle: smaller ones are not distinguishable.
 _MOST_KERNELS = 1000
 _FEWEST_KERNELS = 20
-# What no device runs takes at most that share of what devices do.
+# Host code, data and headers are drawn at most this large, relative to the device code.
 _MOST_HOST = 0.25
 _HOST = "host"
 _LONG, _SHORT_HEAD, _SHORT_TAIL = 90, 60, 20
 
 
 class Role(StrEnum):
-    """What a node represents."""
+    """The kind of a node."""
 
     FILE = "file"
     IMAGE = "image"
@@ -33,9 +33,9 @@ class Role(StrEnum):
 
 
 class TreemapNode(Struct, frozen=True):
-    """Something that takes bytes: `weight` sets its share among its siblings.
+    """An item with a size: `weight` determines its share of the area among its siblings.
 
-    `colour` is the architecture that it belongs to, empty for the host.
+    `colour` is its architecture, empty for the host.
     """
 
     role: Role
@@ -47,7 +47,7 @@ class TreemapNode(Struct, frozen=True):
 
 
 class TreemapRect(Struct, frozen=True):
-    """A node and its place, in fractions of the map's width and height."""
+    """A node and its rectangle, in fractions of the map's width and height."""
 
     node: TreemapNode
     depth: int
@@ -58,7 +58,7 @@ class TreemapRect(Struct, frozen=True):
 
 
 def file_node(part: Part) -> TreemapNode:
-    """Return a file with its images, members and all else, which is drawn no larger than a fifth."""
+    """Return a file with its images and members, and the remaining bytes drawn at most as a fifth."""
     most = max(_FEWEST_KERNELS, _MOST_KERNELS // max(len(part.images), 1))
     inner = [_image_node(image, _stored(image, part.images), most) for image in part.images]
     sizes = [node.weight for node in inner]
@@ -80,15 +80,15 @@ def file_node(part: Part) -> TreemapNode:
 
 
 def layout(nodes: Sequence[TreemapNode], aspect: float) -> Iterator[TreemapRect]:
-    """Return a rectangle for each node and all below it, the outer ones first.
+    """Yield a rectangle for each node and its descendants, outer ones first.
 
-    `aspect` is the width of the map in its heights.
+    `aspect` is the ratio of the map's width to its height.
     """
     yield from _placed(nodes, (0.0, 0.0, aspect, 1.0), aspect, 0)
 
 
 def _stored(image: Image, siblings: Sequence[Image]) -> float:
-    """Return the bytes of the file that an image takes; its share where all of them are compressed."""
+    """Return the bytes of an image in the file; its share of the container if that is compressed."""
     if image.stored_bytes is not None:
         return image.stored_bytes
     container = image.container
@@ -142,7 +142,7 @@ def _kernels_node(
 
 
 def _short(name: str) -> str:
-    """Return the begin of a long name, and its end, where C++ has the types; tables have the whole."""
+    """Return the beginning and the end of a long name; C++ names end with the types."""
     return f"{name[:_SHORT_HEAD]}…{name[-_SHORT_TAIL:]}" if len(name) > _LONG else name
 
 
@@ -159,7 +159,7 @@ def _placed(
 def _squarified(
     nodes: Sequence[TreemapNode], area: tuple[float, float, float, float]
 ) -> Iterator[tuple[TreemapNode, tuple[float, float, float, float]]]:
-    """Return the nodes in rows along the shorter side, as near to squares as can be."""
+    """Yield the nodes and rectangles, in rows along the shorter side, as close to squares as possible."""
     left, top, width, height = area
     ordered = sorted((node for node in nodes if node.weight > 0), key=lambda node: -node.weight)
     total = sum(node.weight for node in ordered)
@@ -186,7 +186,7 @@ def _squarified(
 
 
 def _row_end(ordered: Sequence[TreemapNode], begin: int, side: float, scale: float) -> int:
-    """Return where the row ends: before the node that would make the worst rectangle longer."""
+    """Return the end of the row: the first node that would worsen the worst aspect ratio."""
     largest = ordered[begin].weight * scale
     total, worst = 0.0, float("inf")
     for end in range(begin, len(ordered)):

@@ -1,4 +1,4 @@
-"""What the driver does for each device kind, in one module each."""
+"""The driver's part of each device kind, in one module each."""
 
 from mlir_offload.toolchain import load_on_use
 

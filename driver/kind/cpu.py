@@ -1,4 +1,4 @@
-"""The CPU: device images, and their link."""
+"""CPU device images, and their link."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _RECIPE_RUNTIME, _RECIPE_RUNTIME_OBJECT = "cpu_device.bc", "cpu_device.o"
 def _make_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    """Make the image of a lowered module for the CPU that this is."""
+    """Make the image of a lowered module for this host's CPU."""
     libraries = user_libraries(context, source, target, lowered)
     prepared = _cpu_ir(context, source, module, lowered, libraries)
     prepared = context.text_for(context.llvm.version.major, prepared, source)
@@ -61,7 +61,7 @@ def _make_image(
 def _finish_image(
     context: BuildContext, prepared: Path, image: ImageFile, libraries: Sequence[Path] = ()
 ) -> ImageFile:
-    """Compile what `cpu_ir` made, with the device runtime and the libraries that it calls."""
+    """Compile prepared IR, with the device runtime and the libraries that it calls."""
     executor, llvm, options = context.executor, context.llvm, context.options
     wanted = (_device_runtime(context), *libraries)
     prepared, left = with_libraries(context, llvm, prepared, wanted)
@@ -83,7 +83,7 @@ def _device_runtime(context: BuildContext) -> Path:
 
 
 def _compile_device_runtime(context: BuildContext) -> None:
-    """Compile what every image for the CPU takes in, once for all of them."""
+    """Compile the device runtime, which is linked into every CPU image, once per build."""
     executor, output = context.executor, _device_runtime(context)
     options = context.options
     extra = options.sanitizer.runtime_flags if options.sanitizer else ()
@@ -101,9 +101,9 @@ def _cpu_ir(
     lowered: Path,
     libraries: Sequence[Path] = (),
 ) -> Path:
-    """Rewrite a lowered module for the CPU; kernels that gain by it are collapsed over subgroups.
+    """Rewrite a lowered module for the CPU; kernels that benefit are collapsed over subgroups.
 
-    Without libLLVM, each thread of a kernel with barriers runs on a stack of its own, which is slow.
+    Without libLLVM, each thread of a kernel with barriers runs on a fiber, which is slow.
     """
     executor, options = context.executor, context.options
     is_for_debugger = _is_for_debugger(context)
@@ -130,13 +130,13 @@ def _cpu_ir(
 
 
 def _is_for_debugger(context: BuildContext) -> bool:
-    """Return whether each thread is run alone, in the order of the source, with its variables."""
+    """Return whether each thread runs alone, in source order and with its variables (-g -O0)."""
     options = context.options
     return options.debug and options.opt_level == 0 and options.sanitizer is None
 
 
 def _note_missing_library(context: BuildContext, prepared: Path) -> None:
-    """Tell what would make kernels faster that run on fibers for lack of libLLVM."""
+    """Print a note if kernels run on fibers because libLLVM is missing."""
     llvm, major = context.llvm, context.llvm.version.major
     if llvm.library is not None or context.options.sanitizer or _is_for_debugger(context):
         return
@@ -149,7 +149,7 @@ def _note_missing_library(context: BuildContext, prepared: Path) -> None:
 
 
 def _collapse(context: BuildContext, source: Path, module: ModuleFile, step: CpuIr) -> None:
-    """Have kernels collapsed over subgroups, by libLLVM of the release whose clang reads the result."""
+    """Collapse kernels over subgroups with the libLLVM of the release whose clang reads the result."""
     llvm, collapsed = context.llvm, step.source.with_suffix(".collapsed.ll")
     if llvm.library is None:
         msg = f"no libLLVM for {step.uncollapsed}"
@@ -172,7 +172,7 @@ def _collapse(context: BuildContext, source: Path, module: ModuleFile, step: Cpu
 
 
 def _image_file(_context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
-    """Return the image that is made for a target, its file next to another one."""
+    """Return the image for a target, with a path next to `beside`."""
     return ImageFile(beside.with_suffix(f".{target.arch}.o"), target)
 
 
@@ -181,7 +181,7 @@ def _is_host_bitcode(image: PackagedImage) -> bool:
 
 
 class CpuBuild(KindBuild):
-    """The CPU."""
+    """The CPU as a device kind."""
 
     name = Kind.OPENMP
     modules = (
@@ -197,24 +197,24 @@ class CpuBuild(KindBuild):
     prepare = staticmethod(_compile_device_runtime)
 
     def step_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
-        """Return the processor."""
+        """Return -march=, which affects the code."""
         return (f"-march={context.options.march}",)
 
     def runtime_library(self, context: BuildContext, /) -> Path | None:
-        """Return libomptarget, in whose place the runtime has the fallback where there is none."""
+        """Return libomptarget; None if the runtime's fallback replaces it."""
         return context.libomptarget
 
     def link_arguments(
         self, context: BuildContext, _archs: Collection[str], _directory: Path, /
     ) -> tuple[str, ...]:
-        """Return what the link of an image needs."""
+        """Return the arguments of the linker wrapper for CPU images."""
         abi, triple = load_abi(context.consumer), device_kind(self.name).triple
-        # The wrapper links images for the host with --no-undefined; kernels may call libm.
+        # The wrapper links CPU images with --no-undefined; kernels may call libm.
         arguments = list(abi.host_device_arguments(triple))
         given = (image for item in context.given for image in item.images)
         if context.llvm.has("ld.lld") and any(map(_is_host_bitcode, given)):
             arguments += abi.host_bitcode_arguments(triple)
-        # The wrapper would link a static library of a sanitizer into each image once more.
+        # The wrapper would link the static library of a sanitizer into each image again.
         if context.options.sanitizer:
             library = sanitizer_library(context, context.options.sanitizer)
             arguments.append(f"-Wl,--device-linker={triple}={library}")
@@ -223,7 +223,7 @@ class CpuBuild(KindBuild):
     def lower_bundled(
         self, context: BuildContext, source: Path, module: ModuleFile, lowered: Path
     ) -> Path:
-        """Return the LLVM IR, rewritten for the CPU."""
+        """Return the LLVM IR, rewritten for the CPU, for the linking LLVM."""
         text = _cpu_ir(context, source, module, lowered)
         return context.text_for(context.consumer, text, source)
 
@@ -237,9 +237,9 @@ class CpuBuild(KindBuild):
     def recipe_preparation(
         self, manifest: MobManifest, clang: LlvmToolchain, /
     ) -> Iterator[tuple[str, ...]]:
-        """Yield the call that compiles the device runtime: to bitcode, or to an object.
+        """Yield the command that compiles the device runtime, to bitcode or to an object.
 
-        Where clang does not link it into LLVM IR, it is an image of its own.
+        It is an object, and a separate image, if clang cannot link it into LLVM IR.
         """
         takes_library = links_library_into_ir(manifest.llvm.first)
         made = _RECIPE_RUNTIME if takes_library else _RECIPE_RUNTIME_OBJECT
@@ -253,7 +253,7 @@ class CpuBuild(KindBuild):
         yield tuple(words)
 
     def recipe_files(self, manifest: MobManifest, /) -> tuple[str, ...]:
-        """Return the device runtime where it is an image of its own."""
+        """Return the object of the device runtime if it is a separate image."""
         return () if links_library_into_ir(manifest.llvm.first) else (_RECIPE_RUNTIME_OBJECT,)
 
     def recipe_call(
@@ -265,7 +265,7 @@ class CpuBuild(KindBuild):
         output: Path,
         /,
     ) -> tuple[str, ...]:
-        """Return the call of clang that makes an object."""
+        """Return the clang command that compiles an image to an object."""
         takes_library = links_library_into_ir(manifest.llvm.first)
         library = Path(_RECIPE_RUNTIME) if takes_library else None
         debug = ("-g",) if manifest.debug else ()
@@ -273,19 +273,19 @@ class CpuBuild(KindBuild):
         return cpu_image_command(clang, source, library, output, opt_level=level, extra=debug).argv
 
     def recipe_link(self, manifest: MobManifest, /) -> tuple[str, str]:
-        """Return what the link of an image needs."""
+        """Return the device link arguments."""
         arguments = load_abi(manifest.llvm.first).host_device_arguments(manifest.host_triple)
         return "", f"{' '.join(arguments)} "
 
     def bundle_needs(self, _manifest: MobManifest, /) -> Iterator[str]:
-        """Yield that it needs nothing."""
+        """Yield a line which states that nothing else is needed."""
         yield (
             "for the CPU nothing else: the code is made for the CPU of the link host"
             " (`-march=native`)"
         )
 
     def plain_link_arguments(self, _major: int, _sdk: Sdk | None, /) -> tuple[str, ...]:
-        """Return the library of mathematics: the wrapper links images with --no-undefined."""
+        """Return the device linker argument for libm, because the wrapper links with --no-undefined."""
         return (f"-Wl,--device-linker={device_kind(self.name).triple}=-lm",)
 
 

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: device images, which are bitcode for the link or a cubin, and their link."""
+"""Device images for NVIDIA GPUs (bitcode for the device link, or cubins), and their link."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.inventory import Inventory
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
-# CUDA in the recipe of a bundle, and what represents it until the words are written for the shell.
+# CUDA in the recipe of a bundle, as a shell expression, and its placeholder in the commands.
 _RECIPE_CUDA, _RECIPE_PLACE = "${CUDA_PATH:-/usr/local/cuda}", "@CUDA@"
 
 
 def _make_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    """Make bitcode or a cubin, as asked; the latter too where the linking LLVM cannot take it."""
+    """Make bitcode or a cubin as requested; a cubin also if the linking LLVM cannot read the bitcode."""
     wants_code = context.options.mode is Mode.DEVICE and not context.options.emit_llvm
     if wants_code or not _is_bitcode(context):
         return _make_cubin(context, source, module, lowered, target)
@@ -66,8 +66,8 @@ def _make_image(
 def _make_bitcode(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    """Make bitcode by the clang of the linking LLVM."""
-    # Whether it can be is known then, in a dry run too.
+    """Make bitcode with the clang of the linking LLVM."""
+    # `decides`: also in a dry run, the downgrade shows whether bitcode is possible.
     older = context.text_for(context.consumer, lowered, source, decides=True)
     image = _image_file(context, lowered, target)
     is_assembled = context.options.needs_ptxas
@@ -89,7 +89,7 @@ def _make_bitcode(
 def _make_cubin(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    """Make a cubin, by the clang of the lowering LLVM where there is one."""
+    """Make a cubin, with the clang of the lowering LLVM if it is installed."""
     executor, cuda = context.executor, context.cuda
     llvm = context.mlir if context.mlir.has("clang") else context.llvm
     text = context.text_for(llvm.version.major, lowered, source)
@@ -120,14 +120,14 @@ def _make_cubin(
 
 
 def _ptx_feature(context: BuildContext, archs: Collection[str]) -> str:
-    """Return the PTX ISA for bitcode of these architectures, as clang spells a feature."""
+    """Return the target feature for the lowest PTX ISA version of these architectures, such as `+ptx78`."""
     return f"+ptx{min(ptx_isa_for(arch, context.consumer, context.cuda) for arch in archs)}"
 
 
 def _is_bitcode(context: BuildContext) -> bool:
-    """Return whether the code is left for the link to generate.
+    """Return whether the device link generates the code.
 
-    Bitcode is written by the linking LLVM alone; where that is not installed, by none.
+    Only the linking LLVM writes bitcode for itself; if it is not installed, the image is a cubin.
     """
     if not context.releases.is_consumer_here:
         return False
@@ -135,7 +135,7 @@ def _is_bitcode(context: BuildContext) -> bool:
 
 
 def _image_file(context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
-    """Return the image that is made for a target, its file next to another one."""
+    """Return the image for a target, with a path next to `beside`."""
     if not _is_bitcode(context):
         return ImageFile(beside.with_suffix(f".{target.arch}.o"), target)
 
@@ -154,9 +154,9 @@ def _toolkit_for_given(context: BuildContext, source: Path) -> CudaToolkit:
 
 
 def _plain_limit(manifest: MobManifest) -> tuple[int, tuple[int, int]] | None:
-    """Return from which LLVM on a plain link takes every CUDA, and the first CUDA that older ones do not.
+    """Return the first LLVM whose plain link works with every CUDA, and the first CUDA that older ones reject.
 
-    None where each release that the bundle is for takes all.
+    None if every admitted release works with every CUDA.
     """
     if manifest.cuda is None:
         return None
@@ -188,26 +188,28 @@ class _Cuda(KindBuild):
     fat_binary_ending = FAT_BINARY
 
     def code_alone(self, context: BuildContext, image: ImageFile, /) -> Path:
-        """Return the cubin, or the PTX that it is assembled from."""
+        """Return the cubin; with -S the PTX that it is assembled from."""
         options = context.options
         wants_text = options.assembly and not options.emit_llvm
         return compile_kept_ptx.assembly_file(image) if wants_text else image.path
 
     def step_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
-        """Return the form of the code."""
+        """Return the format of the code."""
         form = DeviceCode.BITCODE if _is_bitcode(context) else DeviceCode.OBJECT
         return (f"--device-code={form.value}",)
 
     def step_time(self, context: BuildContext, /) -> int:
-        """Return the time that is written into line tables, which no cache may miss."""
+        """Return the timestamp written into line tables, so that it is part of the cache key; 1 without them."""
         is_written = context.options.debug and not _is_bitcode(context)
         return context.source_time if is_written else 1
 
     def assemble(
         self, context: BuildContext, source: Path, given: ObjectFile, target: Target, image: Path, /
     ) -> tuple[Command, ImageFile]:
-        """Return how PTX becomes a cubin."""
-        # What is known of its lines came with it.
+        """Return the command that assembles PTX to a cubin.
+
+        There is no -g: the PTX already contains its debug information, if any.
+        """
         flags = context.options.device_flags.ptxas_arguments
         level = context.options.opt_level
         codegen = cuda_lowering.DeviceCodegen(target.arch, 0, level, ptxas_arguments=flags)
@@ -224,12 +226,12 @@ class _Cuda(KindBuild):
         /,
         ptx: Sequence[tuple[Target, Path]] = (),
     ) -> None:
-        """Make a fat binary of cubins and PTX."""
+        """Write a fat binary of cubins and PTX."""
         cuda = _toolkit_for_given(context, source)
         context.executor.tool(cuda_link.fat_binary_command(cuda, chosen, ptx, output), output)
 
     def cpp_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
-        """Return where CUDA lies."""
+        """Return --cuda-path=, without clang's warning about newer CUDA versions."""
         path = (f"--cuda-path={context.cuda.root}",) if context.cuda else ()
         return ("-Wno-unknown-cuda-version", *path)
 
@@ -245,15 +247,15 @@ class _Cuda(KindBuild):
         source: Path | None = None,
         device: Sequence[DeviceModule] = (),
     ) -> None:
-        """Make a directory with the tools of CUDA, wherever they lie."""
+        """Create a directory with the CUDA tools, wherever they are installed."""
         cuda_link.make_directory(context, directory, source, device)
 
     def link_arguments(
         self, context: BuildContext, archs: Collection[str], directory: Path, /
     ) -> tuple[str, ...]:
-        """Return where the tools are, and how bitcode is compiled."""
+        """Return the path of the tools, and the options for compiling bitcode."""
         abi, level = load_abi(context.consumer), context.options.opt_level
-        # Objects whose device code is linked already leave nothing to compile.
+        # If all device code is linked already, there is nothing to compile.
         feature = _ptx_feature(context, archs) if archs else ""
         return (
             *abi.cuda_path_arguments(directory),
@@ -262,7 +264,7 @@ class _Cuda(KindBuild):
         )
 
     def link_folders(self, _context: BuildContext, directory: Path, /) -> tuple[Path, ...]:
-        """Return the tools of CUDA: the clang of LLVM 19 looks for ptxas where there is bitcode."""
+        """Return the directory of the CUDA tools, where clang of LLVM 19 finds ptxas if images are bitcode."""
         return (directory / "bin",)
 
     def bundled_ir(
@@ -272,7 +274,7 @@ class _Cuda(KindBuild):
         return NvptxIr(source=text, kernels=kernels, llvm=consumer, output=output)
 
     def calls_library(self, text: str, /) -> bool:
-        """Return whether it calls libdevice."""
+        """Return whether the IR calls libdevice."""
         return cuda_lowering.needs_libdevice(text)
 
     def recipe_call(
@@ -284,7 +286,7 @@ class _Cuda(KindBuild):
         output: Path,
         /,
     ) -> tuple[str, ...]:
-        """Return the call of clang that makes an object by the ptxas of CUDA."""
+        """Return the clang command that compiles an object with CUDA's ptxas."""
         isa = ptx_isa_for(arch, manifest.llvm.first, None)
         codegen = cuda_lowering.DeviceCodegen(arch, isa, manifest.opt_level, debug=manifest.debug)
         library = None
@@ -296,12 +298,12 @@ class _Cuda(KindBuild):
         return (*command.argv, f"--cuda-path={_RECIPE_PLACE}")
 
     def recipe_link(self, _manifest: MobManifest, /) -> tuple[str, str]:
-        """Return the tools and the library of CUDA."""
+        """Return PATH with CUDA's tools, and the options for its runtime library."""
         libraries = f'--cuda-path="{_RECIPE_CUDA}" -L"{_RECIPE_CUDA}/lib64" -lcudart_static -lrt '
         return f'PATH="{_RECIPE_CUDA}/bin:$PATH" ', libraries
 
     def bundle_needs(self, manifest: MobManifest, /) -> Iterator[str]:
-        """Yield the CUDA that knows the architectures, and libdevice."""
+        """Yield the required CUDA version, and libdevice if kernels call it."""
         major, minor = manifest.cuda or (0, 0)
         parts = "ptxas, nvlink, fatbinary, libcudart_static.a"
         yield f"CUDA {major}.{minor} or newer: {parts}; `CUDA_PATH` names it"
@@ -319,21 +321,21 @@ class _Cuda(KindBuild):
     def bundle_findings(
         self, path: Path, manifest: MobManifest, tools: LinkTools, /
     ) -> Iterator[Finding]:
-        """Yield what LLVM and CUDA do not know, and libdevice where it is called and not here."""
+        """Yield architectures that LLVM or CUDA do not support, and libdevice if it is called but missing."""
         return cuda_link.bundle_findings(path, manifest, tools)
 
     def doctor_choices(
         self, inventory: Inventory, releases: Sequence[LlvmToolchain], /
     ) -> Iterator[SdkChoice]:
-        """Yield the complete toolkits."""
+        """Yield the complete CUDA toolkits."""
         return cuda_choice.cuda_choices(inventory, releases)
 
     def plain_link_arguments(self, major: int, sdk: Sdk | None, /) -> tuple[str, ...]:
-        """Return where the toolkit is."""
+        """Return the option for the path of the toolkit."""
         return load_abi(major).cuda_path_arguments(sdk.path) if sdk else ()
 
     def dummy_image_feature(self, context: BuildContext, target: Target, /) -> str:
-        """Return the PTX ISA."""
+        """Return the PTX ISA version as a target feature."""
         return _ptx_feature(context, (target.arch,))
 
 

@@ -1,4 +1,4 @@
-"""Which CUDA toolkits `doctor` tries, and for which architecture."""
+"""The CUDA toolkits that `doctor` tests, and the architecture for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlir_offload.toolchain.target import sm_number
 
 
 def cuda_choices(inventory: Inventory, releases: Sequence[LlvmToolchain]) -> Iterator[SdkChoice]:
-    """Yield the complete toolkits, each for the GPU here or the newest that all know."""
+    """Yield the complete toolkits, each for the GPU of this host or the newest architecture that all support."""
     complete = [
         cuda
         for cuda in inventory.cuda
@@ -34,7 +34,7 @@ def cuda_choices(inventory: Inventory, releases: Sequence[LlvmToolchain]) -> Ite
 
 
 def _newest_common_arch(cuda: CudaToolkit, releases: Sequence[LlvmToolchain]) -> str:
-    """Return an architecture that all releases know, else one that the newest of them does."""
+    """Return the newest architecture that all releases support, else the newest of the first with any."""
     known = [_plain_archs(release.version.major, cuda) for release in releases]
     common = set.intersection(*known) if known else set()
     archs = common or next((archs for archs in known if archs), {"sm_80"})

@@ -1,4 +1,4 @@
-"""Links for NVIDIA GPUs: the tools of CUDA for the linker wrapper, fat binaries, what bundles lack here."""
+"""Links for NVIDIA GPUs: CUDA tools for the linker wrapper, fat binaries, requirements of bundles."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 def make_directory(
     context: BuildContext, directory: Path, source: Path | None, device: Sequence[DeviceModule]
 ) -> None:
-    """Make the directory in which the linker wrapper finds the tools of CUDA, wherever they lie.
+    """Create the directory in which the linker wrapper finds the CUDA tools.
 
-    It has the code of `device`, the modules that this call compiled; PTX is kept of one `source`.
+    It also contains linked cubins of `device`, the modules that this invocation compiled, and the PTX to keep
+    if one `source` is linked. Raises ToolchainError if a tool is missing.
     """
     ptx = kept_ptx.kept_ptx(context, source, device) if source is not None else ()
     linked = linked_images(context, device)
@@ -58,14 +59,14 @@ def fat_binary_command(
     ptx: Sequence[tuple[Target, Path]],
     output: Path,
 ) -> Command:
-    """Return the command that makes a fat binary of cubins and PTX."""
+    """Return the command that packs cubins and PTX into a fat binary."""
     images = [cubin_argument(cuda.version, target.arch, path) for target, path in cubins]
     images += [ptx_argument(cuda.version, target.arch, path) for target, path in ptx]
     return Command((str(cuda.fatbinary), "-64", f"--create={output}", *images))
 
 
 def bundle_findings(path: Path, manifest: MobManifest, tools: LinkTools) -> Iterator[Finding]:
-    """Yield what LLVM and CUDA do not know, and libdevice where it is called and not here."""
+    """Yield architectures that LLVM or CUDA do not support, and libdevice if it is called but missing."""
     llvm, cuda = tools.llvm, tools.cuda
     if llvm is None:
         return

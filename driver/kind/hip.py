@@ -1,4 +1,4 @@
-"""AMD GPUs: device images, and their link."""
+"""Device images for AMD GPUs, and their link."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.target import Target
 
 
-# ROCm in the recipe of a bundle, and what represents its libraries until the words are written for the shell.
+# ROCm in the recipe of a bundle, as a shell expression, and the placeholder of its libraries in the commands.
 _RECIPE_ROCM, _RECIPE_PLACE = "${ROCM_PATH:-/opt/rocm}", "@ROCM@"
 _RECIPE_LIBRARIES = f"${{HIP_DEVICE_LIB_PATH:-{_RECIPE_ROCM}/amdgcn/bitcode}}"
 
 
 class _HipImage(Struct, frozen=True):
-    """An image to be made: for which GPU, what the program attaches for that, libraries to link, kernels."""
+    """An image to make: its path, GPU, target attribute, libraries to link, and kernels."""
 
     path: Path
     target: Target
@@ -90,7 +90,7 @@ def _make_image(
 def _make_code(context: BuildContext, source: Path, lowered: Path, image: _HipImage) -> None:
     """Make an image of a lowered module for an AMD GPU.
 
-    Raises ToolchainError where a kernel needs device libraries that are not there.
+    Raises ToolchainError if a kernel needs device libraries that are not installed.
     """
     _check_form(context)
     executor, flags, path = context.executor, context.options.device_flags, image.path
@@ -144,7 +144,7 @@ def _check_form(context: BuildContext) -> None:
 
 
 def _device_math(flags: DeviceFlags, attached: Sequence[str]) -> DeviceMath:
-    """Return what is assumed of numbers: by the command line, and by the module's own flags."""
+    """Return the floating-point assumptions of the command line and of the target attribute."""
     fast = flags.fast_math or "fast" in attached
     return DeviceMath(
         flushes_denormals=flags.ftz or not {"daz", "ftz"}.isdisjoint(attached),
@@ -155,7 +155,7 @@ def _device_math(flags: DeviceFlags, attached: Sequence[str]) -> DeviceMath:
 
 
 def _flushing(math: DeviceMath) -> tuple[str, ...]:
-    """Return what makes functions of libraries flush as the kernels that call them do."""
+    """Return options that make library functions flush denormals if the kernels that call them do."""
     flag = "-fdenormal-fp-math-f32=preserve-sign"
     return ("-Xclang", flag) if math.flushes_denormals else ()
 
@@ -171,7 +171,7 @@ def _call_rocm(libraries: Sequence[Path]) -> bool:
 def _rocm_libraries(
     context: BuildContext, source: Path, target: Target, version: int, math: DeviceMath
 ) -> tuple[Path, ...]:
-    """Return ROCm's device libraries, once it is known that this LLVM reads them."""
+    """Return ROCm's device libraries. Raises ToolchainError if missing, CompatibilityError if unreadable."""
     if context.rocm is None or context.rocm.bitcode is None:
         msg = "a kernel calls functions of ROCm's device libraries, which were not found"
         hint = f"apt install {load_rocm_table().package}, or name a ROCm folder with --rocm-path="
@@ -183,7 +183,7 @@ def _rocm_libraries(
 
 
 def _image_file(context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
-    """Return the image that is made for a target, its file next to another one."""
+    """Return the image for a target, with a path next to `beside`."""
     is_code = context.options.device_code is DeviceCode.OBJECT
     ending = "o" if is_code or not context.releases.is_consumer_here else "bc"
     stem = beside.stem.removesuffix(f".{lowering_chip(target.arch)}")
@@ -210,7 +210,7 @@ class _Hip(KindBuild):
     fat_binary_ending = ".hipfb"
 
     def code_alone(self, context: BuildContext, image: ImageFile, /) -> Path:
-        """Return a linked code object, as the HIP runtime loads it; text and LLVM IR as they are."""
+        """Return a linked code object, as the HIP runtime loads it; text and LLVM IR are returned unchanged."""
         options = context.options
         if options.assembly or options.emit_llvm or options.gpu_rdc:
             return image.path
@@ -220,7 +220,7 @@ class _Hip(KindBuild):
         return output
 
     def step_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
-        """Return the form of the code."""
+        """Return the format of the code."""
         return (f"--device-code={context.options.device_code.value}",)
 
     def assemble(
@@ -232,7 +232,7 @@ class _Hip(KindBuild):
         image: Path,
         /,
     ) -> tuple[Command, ImageFile]:
-        """Return how assembly becomes an object."""
+        """Return the command that assembles an object."""
         clang = str(context.llvm.tool("clang"))
         flags = (f"--target={target.triple}", f"-mcpu={target.arch}", "-c", "-x", "assembler")
         command = Command((clang, *flags, str(given.path), "-o", str(image)))
@@ -247,14 +247,14 @@ class _Hip(KindBuild):
         /,
         ptx: Sequence[tuple[Target, Path]] = (),
     ) -> None:
-        """Make a bundle of code objects."""
+        """Write a bundle of code objects, in clang-offload-bundler's format."""
         del ptx
         images = tuple(ImageFile(path, target).packaged for target, path in chosen)
         step = HipFatBinary(images=images, for_clang=context.consumer, output=output)
         context.executor.step(step)
 
     def cpp_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
-        """Return where ROCm lies, and the code object version: all that are linked have one."""
+        """Return the paths of ROCm, and the code object version, which must be the same for all linked code."""
         rocm = context.rocm
         versions = {
             choose_code_object(context.consumer, rocm, target.arch)
@@ -271,21 +271,21 @@ class _Hip(KindBuild):
     def link_arguments(
         self, context: BuildContext, _archs: Collection[str], _directory: Path, /
     ) -> tuple[str, ...]:
-        """Return how bitcode is compiled."""
+        """Return the options for compiling bitcode."""
         abi = load_abi(context.consumer)
         return abi.device_opt_arguments(AMDGPU_TRIPLE, context.options.opt_level)
 
     def bundled_ir(
         self, consumer: int, text: Path, kernels: tuple[str, ...], output: Path, /
     ) -> AmdgpuIr:
-        """Return the step that marks the kernels, for every AMD GPU that has them."""
+        """Return the step that marks the kernels, for all AMD GPUs among the targets."""
         version = common_code_object(consumer)
         return AmdgpuIr(
             source=text, kernels=kernels, llvm=consumer, code_object=version, output=output
         )
 
     def calls_library(self, text: str, /) -> bool:
-        """Return whether it calls ROCm's device libraries."""
+        """Return whether the IR calls ROCm's device libraries."""
         return needs_device_libraries(text)
 
     def recipe_call(
@@ -297,7 +297,7 @@ class _Hip(KindBuild):
         output: Path,
         /,
     ) -> tuple[str, ...]:
-        """Return the call of clang that makes an object, with ROCm's device libraries."""
+        """Return the clang command that compiles an object, with ROCm's device libraries."""
         libraries: tuple[Path, ...] = ()
         if device.needs_libdevice:
             version = common_code_object(manifest.llvm.first)
@@ -308,7 +308,7 @@ class _Hip(KindBuild):
         return amdgpu_image_command(clang, Path(device.file), output, codegen).argv
 
     def recipe_link(self, manifest: MobManifest, /) -> tuple[str, str]:
-        """Return the HIP runtime, unless the program loads it."""
+        """Return the options for the HIP runtime, unless the program loads it at run time."""
         if loads_hip(manifest.kinds):
             return "", ""
         return "", f'-L"{_RECIPE_ROCM}/lib" -Wl,-rpath,"{_RECIPE_ROCM}/lib" -lamdhip64 '
@@ -326,7 +326,7 @@ class _Hip(KindBuild):
     def bundle_findings(
         self, path: Path, manifest: MobManifest, tools: LinkTools, /
     ) -> Iterator[finding.Finding]:
-        """Yield what LLVM and ROCm do not know, and device libraries that are called and not here."""
+        """Yield processors that LLVM or ROCm do not support, and device libraries that are called but missing."""
         llvm, rocm = tools.llvm, tools.rocm
         for arch in manifest.archs(self.name):
             if llvm is None:
@@ -337,7 +337,7 @@ class _Hip(KindBuild):
             except MlirOffloadError as error:
                 yield finding.Finding(error.message, str(path), error.hint, type(error))
         if manifest.calls_library(self.name) and (rocm is None or rocm.bitcode is None):
-            message = "kernels call ROCm's device libraries, which are not here"
+            message = "kernels call ROCm's device libraries, which are not installed"
             hint = (
                 f"apt install {load_rocm_table().package}, or name a ROCm folder with --rocm-path="
             )

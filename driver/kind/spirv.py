@@ -1,4 +1,4 @@
-"""Devices that take SPIR-V, as Intel GPUs do: images are bitcode, of which the link makes SPIR-V."""
+"""Images for devices that accept SPIR-V, such as Intel GPUs: bitcode, which the link compiles to SPIR-V."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.target import Target
 
 _VALIDATOR = "spirv-val"
-# What the back end says before it ends with a stack dump; what the validator says.
+# The errors of the back end, before its stack dump, and those of the validator.
 _REASON = re.compile(
     r"(?:error in backend|LLVM ERROR|^error): (?:line \d+: )?(?P<reason>.+)", re.MULTILINE
 )
@@ -45,10 +45,10 @@ _REASON = re.compile(
 def _make_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    """Make bitcode of a device module that was lowered.
+    """Make bitcode of a lowered device module.
 
-    SPIR-V is made of it once, to be looked into: the linker wrapper would say of what the back end
-    cannot compile no more than that the back end crashed. Raises SourceError for that.
+    It is also compiled to SPIR-V, only to be checked, because the linker wrapper reports an error of the back
+    end as a crash. Raises SourceError if the back end or the validator rejects the module.
     """
     _check_form(context)
     executor, flags = context.executor, context.options.device_flags
@@ -96,7 +96,7 @@ def _check_form(context: BuildContext) -> None:
 
 
 def _not_compiled(source: Path, failed: Completed) -> MlirOffloadError:
-    """Return the error for what the SPIR-V back end, or the validator, does not take."""
+    """Return the error for a module that the SPIR-V back end or the validator rejects."""
     match = _REASON.search(failed.stderr)
     if match is None:
         return tool_failed(failed)
@@ -106,7 +106,7 @@ def _not_compiled(source: Path, failed: Completed) -> MlirOffloadError:
 
 
 def _image_file(_context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
-    """Return the image that is made for a target, its file next to another one."""
+    """Return the image for a target, with a path next to `beside`."""
     stem = beside.stem.removesuffix(".spirv")
     return ImageFile(beside.with_name(f"{stem}.{target.arch}.bc"), target)
 
@@ -123,7 +123,7 @@ class _Spirv(KindBuild):
     code_ending = ".spv"
 
     def code_alone(self, context: BuildContext, image: ImageFile, /) -> Path:
-        """Return SPIR-V, as a module or as text."""
+        """Return the SPIR-V module; with -S as text, with -emit-llvm the bitcode."""
         if context.options.emit_llvm:
             return image.path
         form = ("-S",) if context.options.assembly else ()
@@ -133,7 +133,7 @@ class _Spirv(KindBuild):
         return output
 
     def link_folders(self, context: BuildContext, _directory: Path, /) -> tuple[Path, ...]:
-        """Return the linker of SPIR-V: clang of LLVM 22 looks for it by its bare name."""
+        """Return the directory of clang-sycl-linker, which clang of LLVM 22 runs by its plain name."""
         return (context.llvm.tool("clang-sycl-linker").resolve().parent,)
 
 

@@ -1,4 +1,4 @@
-"""From objects to programs: what clang-linker-wrapper is given, and what came of it."""
+"""From objects to programs: run clang-linker-wrapper and verify its output."""
 
 from mlir_offload.toolchain import load_on_use
 

@@ -1,4 +1,4 @@
-"""Kernels for the CPU with the names of C functions: the images of all files are linked together."""
+"""Report CPU kernels named like C functions: the device link would resolve calls of other files to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def c_name_findings(contents: Sequence[ObjectContents]) -> Iterator[Finding]:
-    """Yield an error for each kernel that the kernels of another file would call for a C function."""
+    """Yield an error for each kernel with the name of a C function that kernels of a file call on the CPU."""
     images = [(item, image) for item in contents for image in item.images if runs_on_host(image)]
     kinds = {image.kind for _, image in images}
     named = {

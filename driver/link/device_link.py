@@ -1,4 +1,4 @@
-"""How the linker wrapper links device code: its arguments, and the CUDA directory that it uses."""
+"""The device link: arguments for clang-linker-wrapper, and the directories in which it finds tools."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _HEAD_BYTES = 4
 
 
 class DeviceLink(Struct, frozen=True):
-    """How device code is linked: arguments of clang, and the environment in which it finds tools."""
+    """Arguments of clang for the device link, and the environment in which the wrapper finds tools."""
 
     arguments: tuple[str, ...]
     environment: Environment = ()
 
 
 def device_link(context: BuildContext, runtime: HostRuntime, directory: Path) -> DeviceLink:
-    """Return what the linker wrapper needs to link the device code of each kind.
+    """Return the arguments and environment for the device link of all kinds in the program.
 
-    `directory` is the one that was prepared for the kinds.
+    `directory` is the directory that `prepare_link` of these kinds has filled.
     """
     abi = load_abi(context.consumer)
-    # The wrapper (LLVM 19 and 22) links the images that it makes of several kinds, and several for the
-    # host, in the order in which they got ready: one job at a time gives equal bytes, and libomptarget
-    # runs the first image for the host.
+    # The wrapper (LLVM 19 and 22) links images of several kinds, and several images for the CPU, in the order
+    # in which their compilations end. One job at a time makes this order, and thus the output, deterministic;
+    # libomptarget runs the first image for the CPU.
     is_ordered = len(runtime.kinds) > 1 or any(map(_has_host_arch, _given_images(context)))
     slots = JobSlots(1) if is_ordered else context.executor.slots
     jobs = slots.for_child(takes_jobserver=abi.takes_jobserver)
@@ -59,5 +59,5 @@ def _has_host_arch(image: PackagedImage) -> bool:
 
 
 def link_directory(context: BuildContext) -> Path:
-    """Return the directory that is prepared for the link of all."""
+    """Return the directory for the files that the kinds prepare for the link."""
     return context.workspace.absolute() / "cuda"

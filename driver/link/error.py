@@ -1,6 +1,6 @@
-"""Failures of a link whose cause the tools do not tell: which file calls what is missing, which image is rejected.
+"""Find the cause of a failed link: the caller of an undefined device function, or the rejected image.
 
-The linker wrapper names neither the object nor the image that its bitcode reader stops at.
+clang-linker-wrapper names neither the calling object nor the image that its bitcode reader rejects.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from mlir_offload.translate.cpu.foreign import source_name
 
 _NO_STUB = re.compile(r"undefined (?:reference|symbol).*__device_stub__")
 _OTHER_CODE_OBJECT = "incompatible ABI version"
-# GCC's mark of an object that contains its own IR only, without machine code (gcc/lto-streamer.h).
+# GCC's marker for an object that contains only GCC's IR, without machine code (gcc/lto-streamer.h).
 _SLIM = b"__gnu_lto_slim"
 _SLIM_HINT = (
     "compile it with -ffat-lto-objects, by clang, or without -flto (CMake: "
     "INTERPROCEDURAL_OPTIMIZATION)"
 )
 _UNDEFINED = re.compile(r"undefined", re.IGNORECASE)
-# As lld, GNU ld and nvlink have it.
+# The messages of lld, GNU ld and nvlink.
 _NAME = re.compile(r"[Uu]ndefined (?:hidden )?(?:symbol: |reference to [`'])([\w.$]+)")
 _MOST_IMAGES = 256
 _HINT = "name the file on the link line that defines it as a public func.func, compiled for {arch} with -fgpu-rdc"
@@ -48,7 +48,7 @@ _MOST_READ_AGAIN = 64
 def diagnose_link(
     apart: Sequence[str], contents: Sequence[ObjectContents], run: ToolRun
 ) -> MlirOffloadError:
-    """Return the error for a link that failed; `apart` are objects whose device code is not in it."""
+    """Return the error for a failed link; `apart` are objects whose device code was linked separately."""
     failed, error = run.completed, tool_error(run)
     slim = _slim_object(failed.command.argv) if _UNDEFINED.search(failed.stderr) else ""
     if slim:
@@ -63,9 +63,8 @@ def diagnose_link(
         )
     elif _OTHER_CODE_OBJECT in failed.stderr:
         error.hint = (
-            "objects for AMD GPUs link only where their code object version is one: compile HIP C++ "
-            "with -mcode-object-version=, and make a gpu.binary with #rocdl.target<abi = ...>, as the "
-            "calls of clang have it that -v shows"
+            "objects for AMD GPUs must have the same code object version: set it "
+            "with -mcode-object-version= for HIP C++, and with #rocdl.target<abi = ...> for a gpu.binary"
         )
     elif apart and _UNDEFINED.search(failed.stderr):
         error.hint = (
@@ -77,7 +76,7 @@ def diagnose_link(
 
 
 def _slim_object(words: Sequence[str]) -> str:
-    """Return an object or archive of a link that GCC left without machine code; empty if none is."""
+    """Return an object or archive of a link that contains only GCC's IR; empty if there is none."""
     for word in words:
         if word.endswith((".o", ".a")) and Path(word).is_file():
             content = Path(word).read_bytes()
@@ -89,10 +88,10 @@ def _slim_object(words: Sequence[str]) -> str:
 def explain_undefined(
     error: MlirOffloadError, contents: Sequence[ObjectContents], stderr: str
 ) -> None:
-    """Let the error of a link say which file calls a device function that no other has for its GPU."""
+    """Name the file that calls an undefined device function in the error, if no file defines it for its GPU."""
     names = dict.fromkeys(_NAME.findall(stderr))
     found = None
-    # What the tool said of a damaged image says more.
+    # Keep the tool's message if an image is corrupt, because it states more.
     with contextlib.suppress(VerificationError):
         found = next(_missing(contents, tuple(names)), None) if names else None
     if found is None:
@@ -126,7 +125,7 @@ def diagnose_rejected(
     diagnose: Callable[[ToolRun], MlirOffloadError],
     run: ToolRun,
 ) -> MlirOffloadError:
-    """Return the error for a link that failed, with the image that its bitcode reader stopped at."""
+    """Return the error for a failed link; name the image that the bitcode reader rejected."""
     error = explained(diagnose(run), run.completed, run.workspace)
     if error.rule and not error.location:
         for item, image in _bitcode_images(contents):

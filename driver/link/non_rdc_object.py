@@ -1,7 +1,7 @@
-"""Objects that any linker takes: device code linked, kernels registered, the runtime inside.
+"""Non-RDC objects, which any linker accepts: device-linked, self-registering, with the runtime inside.
 
-`clang -r --offload-link` links the device code of one object. The runtime is linked in and made
-local, so that objects for other devices, with runtimes of their own, do not meet in one program.
+`clang -r --offload-link` links the device code of one object. The runtime is linked into the object and made
+local, so that objects with runtimes for different devices can be linked into one program.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def check_non_rdc(
     given: Sequence[ObjectContents] = (),
     option: str = "-fno-gpu-rdc",
 ) -> None:
-    """Raise CompatibilityError where the release cannot link code for a device object by object."""
+    """Raise CompatibilityError if the linking LLVM cannot link the device code of one object for a target."""
     refused = load_abi(context.consumer).relocatable_link_without
     targets = [*context.targets, *targets_of(given)]
     target = next((target for target in targets if target.kind in refused), None)
@@ -42,7 +42,7 @@ def check_non_rdc(
 def make_non_rdc_object(
     context: BuildContext, source: Path, made: Path, device: Sequence[DeviceModule], output: Path
 ) -> None:
-    """Make the object `made` of a source, with these device modules, a final one."""
+    """Make the non-RDC object `output` from the object `made` of a source and its device modules."""
     check_non_rdc(context)
     executor, runtime = context.executor, host_runtime(context)
     linked, whole = (made.with_suffix(end) for end in (".linked.o", ".whole.o"))
@@ -69,7 +69,7 @@ def make_non_rdc_object(
 
 
 def add_memref_copy(context: BuildContext, made: Path, output: Path) -> None:
-    """Make the object `made`, which has no device code, a final one: with the copy that it may call."""
+    """Make the non-RDC object of `made`, which has no device code: add the memref copy if it is called."""
     contained = _memref_copy(context, made)
     if not contained:
         context.executor.place(made, output)

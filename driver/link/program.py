@@ -1,4 +1,4 @@
-"""Link objects to a program or shared library, and check that no kernel was lost."""
+"""Link objects into a program or shared library, and verify that every registered kernel has an image."""
 
 from __future__ import annotations
 
@@ -70,22 +70,23 @@ from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.target import kind_of_triple
 
 _LINKER = "lld"
-# Of the options by which linkers make one of several functions with the same code.
+# The prefix of linker options for identical code folding, which merges functions with the same code.
 _FOLDING = "--icf"
 _LAZY = "-start-lib"
-# As lld, GNU ld, nvlink and llvm-link have it.
+# The messages of lld, GNU ld, nvlink and llvm-link.
 _SEVERAL = pattern("(?i)duplicate symbol|multiple definition|multiply defined")
-# lld removes entries, which only the names of their section refer to; other linkers do not.
+# lld removes offload entries, because they are only referenced by the symbols of their section; other linkers
+# keep them.
 _COLLECTING, _KEEPING = "-gc-sections", "-Wl,-z,nostart-stop-gc"
 
 
 def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
-    """Link what the sources were compiled to and all else, check the result, and return its path.
+    """Link the compiled sources and all other inputs, verify the result, and return its path.
 
-    `device` are the device modules of the sources.
-    Raises VerificationError where the result would lack a kernel: it is not kept then.
+    `device` are the device modules of the sources. Raises VerificationError if the result lacks a kernel; the
+    result is then not kept.
     """
-    # Errors name the source, not the object in the workspace.
+    # Errors name the source, not the object in the temporary directory.
     compiled = [
         replace(item, path=source)
         for source, path in context.compiled.items()
@@ -99,7 +100,7 @@ def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     paths = _paths_on_line(context)
     contents = _in_line_order(paths, (*given, *made))
     linked_here = linked_images(context, device)
-    # Of a source whose device code is linked nothing can be lost that others would have.
+    # If the device code is linked already (`linked_images`), the wrapper links none, so it can drop none.
     _check_inputs(context, () if linked_here else contents)
     if not context.options.dry_run:
         contents = with_linked_images(contents, linked_here)
@@ -140,7 +141,7 @@ def _verify(
     prepared: DeviceLinkedInputs,
     runtime: HostRuntime,
 ) -> None:
-    """Raise VerificationError where the linked file lacks a kernel, or launches another one for it."""
+    """Raise VerificationError if the linked file lacks a kernel, or a launch would run the wrong one."""
     name = str(context.options.output or "a.out")
     if not has_sections(linked):
         show_note(f"{name} has no section headers: its device code cannot be verified")
@@ -158,7 +159,7 @@ def _verify(
 def _in_line_order(
     paths: Sequence[Path], contents: Sequence[ObjectContents]
 ) -> tuple[ObjectContents, ...]:
-    """Return the objects as the linker wrapper meets them, which groups their images in this order."""
+    """Return the objects in link order, in which the linker wrapper groups their images."""
     places: dict[Path, int] = {}
     for number, path in enumerate(paths):
         places.setdefault(path, number)
@@ -166,7 +167,7 @@ def _in_line_order(
 
 
 def _keeping_arguments(context: BuildContext) -> tuple[str, ...]:
-    """Return how lld is asked to keep offload entries where it removes unused sections."""
+    """Return the option by which lld keeps offload entries, if the link removes unused sections."""
     return (_KEEPING,) if _removes_sections(context) and uses_lld(context) else ()
 
 
@@ -175,7 +176,7 @@ def _removes_sections(context: BuildContext) -> bool:
 
 
 def _has_lazy_objects(context: BuildContext) -> bool:
-    """Return whether objects are on the line that the linker takes only if something needs them."""
+    """Return whether objects on the line are linked only if they define a symbol that is needed."""
     return any(_LAZY in item for item in context.options.link_items)
 
 
@@ -190,7 +191,7 @@ def _diagnose(
     prepared: DeviceLinkedInputs,
     completed: Completed,
 ) -> MlirOffloadError:
-    """Return the error for a link that failed; only then all that is known of releases is loaded."""
+    """Return the error for a failed link. The tables of releases are loaded only here."""
     failed = partial(link_error.diagnose_link, prepared.apart, prepared.remaining)
     run = ToolRun(completed, context.workspace, context.executor.sources)
     error = link_error.diagnose_rejected(context, contents, failed, run)
@@ -204,7 +205,7 @@ def _diagnose(
 
 
 def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:
-    """Refuse what the link would lose, all of it in one error."""
+    """Raise one error for everything that the link would drop; print notes."""
     findings = check_link((*contents, *context.linked), load_abi(context.consumer))
     raise_findings((*findings, *c_name_findings(contents)))
     for note in kind_notes(contents):
@@ -214,7 +215,7 @@ def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> 
 def _make_dummy_image(
     context: BuildContext, contents: Sequence[ObjectContents]
 ) -> tuple[Path, ...]:
-    """Return the object without which device code that only libraries have would be lost."""
+    """Make the dummy image object, without which the wrapper drops device code that only libraries contain."""
     executor, directory = context.executor, context.workspace / "dummy"
     targets = targets_needing_dummy(contents, load_abi(context.consumer))
     if not targets:
@@ -238,7 +239,7 @@ def _make_dummy_image(
 def _objects_by_name(
     context: BuildContext, contents: Sequence[ObjectContents], replaced: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the replacements of objects that `-l:NAME` finds: the wrapper would link their host code for the CPU."""
+    """Return the paths for objects named by `-l:NAME`; the wrapper would link their host code into CPU images."""
     objects = {item.path for item in contents if item.is_relocatable and not item.member}
     items = parse_link_line(context.options.link_items)
     named = {item.text: item.path for item in items if item.text.startswith("-l:")}
@@ -247,12 +248,12 @@ def _objects_by_name(
 
 
 def _link_items(context: BuildContext, prepared: Mapping[str, str]) -> list[str]:
-    """Return the link line with what the sources were compiled to, and what was linked before."""
+    """Return the link line with the objects of the sources and the replaced inputs."""
     made = {as_operand(str(path)): str(made) for path, made in context.compiled.items()}
     made |= prepared
     items: Sequence[str] = context.options.link_items
     if prepared:
-        # A library may be named between options of one `-Wl,`.
+        # A library may be between other options in one `-Wl,`.
         items = [word.text for word in parse_link_line(items)]
     return [made.get(item, item) for item in items]
 
@@ -265,11 +266,11 @@ def _link_command(
     device: DeviceLink,
     output: Path,
 ) -> Command:
-    """Return the call of clang; it runs the linker wrapper only where there is device code."""
+    """Return the clang command; it runs the linker wrapper only if there is device code."""
     options = context.options
     dry = options.dry_run
     has_device = any(item.images for item in contents) or (dry and bool(context.targets))
-    # The linker wrapper registers device code with the libraries of its kind.
+    # The linker wrapper generates registration code that calls the runtime library of the kind.
     has_runtime = has_device or any(item.calls_device or item.is_device_linked for item in contents)
     has_runtime = (has_runtime or options.has_gpu_cpp) and bool(runtime.kinds)
     arguments = [
@@ -300,7 +301,7 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
 def _sparse_arguments(
     context: BuildContext, contents: Sequence[ObjectContents], runtime: HostRuntime
 ) -> tuple[str, ...]:
-    """Compile the runtime's parts for sparse matrices that are called; return how to link them."""
+    """Compile the called parts of the runtime for sparse matrices; return the arguments to link them."""
     symbols = frozenset().union(*(item.runtime_symbols for item in contents))
     parts = sparse_parts(symbols, runtime.kinds)
     if context.cuda is None:

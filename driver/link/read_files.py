@@ -1,4 +1,4 @@
-"""The files that a link read: the linker says it, whatever named them."""
+"""The files that a link read, from the dependency file of the linker."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ _LLD = frozenset({"-fuse-ld=lld", "-fuse-ld=ld.lld"})
 
 
 def uses_lld(context: BuildContext) -> bool:
-    """Return whether the linker is lld: the driver's choice, or that of the user."""
+    """Return whether the linker is lld, by default or by an option of the user."""
     chosen = [item for item in context.options.link_items if item.startswith(_OTHER_LINKER)]
     return chosen[-1] in _LLD if chosen else context.llvm.has("ld.lld")
 
 
 def noting_arguments(context: BuildContext) -> tuple[str, ...]:
-    """Return how lld is asked to write which files it reads. Not every other linker can."""
+    """Return the option by which lld writes the files that it reads; not every other linker has one."""
     if not uses_lld(context) or not notes_dependencies(context.options):
         return ()
     return (f"-Wl,--dependency-file={_rule(context)}",)
 
 
 def note_read_files(context: BuildContext) -> None:
-    """Note what the link read besides what this call made: objects, libraries, linker scripts.
+    """Add the inputs of the link to the dependencies: objects, libraries, linker scripts.
 
-    Where the linker did not say it, these are the files that the command line names.
+    Objects that this invocation compiled are excluded. If the linker wrote no dependency file, only the files
+    on the command line are added.
     """
     (output,) = final_outputs(context.options)
     items = parse_link_line(context.options.link_items)
@@ -47,7 +48,7 @@ def _read(context: BuildContext) -> list[Path]:
     text = rule.read_text(encoding="utf-8", errors="surrogateescape")
     own = context.workspace.absolute()
     found = map(Path, read_prerequisites(text))
-    # The linker wrapper has removed what it made for the linker.
+    # Exclude the temporary files of the linker wrapper, which it has removed.
     return [path for path in found if own not in path.absolute().parents and path.exists()]
 
 

@@ -1,9 +1,9 @@
-"""Link the device code of objects for good, into an object that any linker takes.
+"""Link the device code of objects into an object that any linker accepts.
 
-`clang -r --offload-link` does that from LLVM 19 on. The wrappers before leave device code alone where
-given -r, so it is left out: what they take for the linker of a program links to an object.
-The names between which their registration code finds entries are made the object's own afterwards,
-as newer wrappers do: else each object of a program would register the kernels of all.
+From LLVM 19 on, `clang -r --offload-link` does this. Older wrappers ignore device code if given -r. Therefore
+-r is left out, and a script in place of the linker links an object instead of a program. Afterwards the
+symbols that delimit the entries in the registration code are made local to the object, as newer wrappers do;
+otherwise each object of a program would register the kernels of all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mlir_offload.toolchain.process import Command, Completed, tool_failed
 
 
 class RelocatableLink(Struct, frozen=True):
-    """Objects whose device code is linked together, and the object that comes of it."""
+    """Objects whose device code is linked together, and the resulting object."""
 
     inputs: tuple[Path, ...]
     output: Path
@@ -39,7 +39,7 @@ def link_relocatable(
     link: RelocatableLink,
     diagnose: Callable[[Completed], MlirOffloadError] = tool_failed,
 ) -> None:
-    """Link, and check that there is an output."""
+    """Link the device code. Raises the error of `diagnose` if a tool fails or writes no output."""
     executor, output = context.executor, link.output
     if load_abi(context.consumer).has_relocatable_link:
         lld = ("-fuse-ld=lld",) if context.llvm.has("ld.lld") else ()
@@ -65,9 +65,9 @@ def link_relocatable(
 def _command(
     context: BuildContext, link: RelocatableLink, flags: Sequence[str], output: Path
 ) -> Command:
-    """Return the call of clang, with an output that has the same name in every workspace.
+    """Return the clang command, whose output has the same name in every temporary directory.
 
-    The wrapper makes the name of a section of it, which stays in the program.
+    The wrapper derives a section name from it, which remains in the program.
     """
     workspace = context.workspace.absolute()
     argv = (

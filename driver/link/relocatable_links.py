@@ -1,13 +1,12 @@
-"""Link the device code of an object on its own, where another object has kernels of the same names.
+"""Link the device code of an object separately if another object has kernels of the same names.
 
-The linker wrapper links all device images of a target into one; of two kernels with one name it
-keeps one, or fails. An object that is device-linked before has device images and a registration of its
-own, in which its names are free.
+The linker wrapper links all device images of a target into one. Of two kernels with the same name it keeps
+one, or fails. A device-linked object has its own device images and registration, so its kernel names cannot
+collide with those of other objects.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -39,19 +38,19 @@ from mlir_offload.offload.link.collision import (
 from mlir_offload.offload.link.coverage import check_coverage
 from mlir_offload.offload.link.duplicate import check_duplicates
 from mlir_offload.offload.link.objects import ObjectContents, read_member
-from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.byte_view import open_view, sha256
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError, VerificationError
 from mlir_offload.toolchain.process import Completed, tool_failed
 from mlir_offload.translate.mlir import symbol
 
 _DIRECTORY = "finish"
 _HEAD_BYTES = 4
-# What a user hands to the device link holds for each device link.
+# Options for the device link apply to the separate links too.
 _DEVICE_OPTIONS = ("-Wl,--device-linker=", "-Wl,--device-compiler=")
 
 
 class DeviceLinkedInputs(Struct, frozen=True):
-    """Files that take the place of link items, the objects that are left, and where the others lie."""
+    """Replacements by link item, the objects left to the common device link, and the names of the others."""
 
     replaced: Mapping[str, str]
     remaining: tuple[ObjectContents, ...]
@@ -61,13 +60,13 @@ class DeviceLinkedInputs(Struct, frozen=True):
 def isolate_duplicates(
     context: BuildContext, contents: Sequence[ObjectContents], device_link: DeviceLink
 ) -> DeviceLinkedInputs:
-    """Finish all but one of the objects that define kernels of one name.
+    """Device-link all but one of the objects that define kernels of the same name.
 
-    Raises VerificationError where an image lost a kernel; SourceError where another file launches a
-    kernel that several objects define, or where the device code of an object does not link on its own.
+    Raises VerificationError if an image lost a kernel. Raises SourceError if another file launches a kernel
+    that several objects define, or if the device code of an object cannot be linked separately.
     """
     detached = _detach(context, contents)
-    # Most links have none: nothing more is read then.
+    # Most links have no duplicates; then nothing more is read.
     if not find_collisions(contents):
         return DeviceLinkedInputs(detached, tuple(contents))
     distinct = _distinct(contents)
@@ -92,7 +91,7 @@ def isolate_duplicates(
 
 
 def _detach(context: BuildContext, contents: Sequence[ObjectContents]) -> dict[str, str]:
-    """Return copies of device-linked objects that leave others alone, by the link items that they stand for."""
+    """Return, by link item, copies of device-linked objects and libraries that cannot collide with others."""
     made = {}
     libraries: dict[Path, None] = {}
     for number, item in enumerate(objects_to_detach(contents)):
@@ -114,7 +113,7 @@ def _detach(context: BuildContext, contents: Sequence[ObjectContents]) -> dict[s
 
 
 def _archive(context: BuildContext, directory: Path, library: Path) -> Path:
-    """Return a copy of a library of the members that are in a directory."""
+    """Return a copy of a library, made of the members in a directory."""
     copy = directory / library.name
     command = object_file.archive_command(context.llvm.tool("llvm-ar"), directory, copy)
     context.executor.tool(command, copy)
@@ -122,7 +121,7 @@ def _archive(context: BuildContext, directory: Path, library: Path) -> Path:
 
 
 class _Finish(Struct, frozen=True):
-    """The steps that finish objects, and members of libraries in copies of these."""
+    """The device links of single objects, and of library members in copies of the libraries."""
 
     context: BuildContext
     device_link: DeviceLink
@@ -130,7 +129,7 @@ class _Finish(Struct, frozen=True):
     chosen: Mapping[int, Collision]
 
     def replace_objects(self) -> dict[str, str]:
-        """Return the device-linked objects by the link items that they stand for."""
+        """Return the device-linked objects by the link items that they replace."""
         made = {}
         tasks = []
         for number in self.chosen:
@@ -144,7 +143,7 @@ class _Finish(Struct, frozen=True):
         return made
 
     def replace_libraries(self) -> dict[str, str]:
-        """Return copies of libraries with device-linked members by the link items that they stand for."""
+        """Return copies of libraries with device-linked members, by the link items that they replace."""
         libraries: dict[Path, list[int]] = {}
         for number in self.chosen:
             if self.inputs[number].contents.member:
@@ -157,7 +156,7 @@ class _Finish(Struct, frozen=True):
         }
 
     def _copy(self, library: Path, numbers: Sequence[int]) -> Path:
-        """Return a copy of a library in which these members are device-linked."""
+        """Return a copy of a library with these members device-linked."""
         executor, directory = self.context.executor, self._directory(numbers[0])
         executor.step(object_file.Members(source=library, output=directory))
         tasks = []
@@ -169,7 +168,7 @@ class _Finish(Struct, frozen=True):
         return _archive(self.context, directory, library)
 
     def _finish(self, number: int, source: Path, output: Path) -> None:
-        """Link the device code of one object, and make the result safe to link with the others."""
+        """Link the device code of one object, and detach the result from other objects."""
         executor, contents = self.context.executor, self.inputs[number].contents
         linked = output.with_name(f"{output.stem}.linked.o")
         own = (item for item in self.context.options.link_items if item.startswith(_DEVICE_OPTIONS))
@@ -188,7 +187,7 @@ class _Finish(Struct, frozen=True):
     def _not_alone(self, number: int, failed: Completed) -> MlirOffloadError:
         collision = self.chosen[number]
         other = next(other for other in collision.objects if other != number)
-        # A file of ours that the device linker names is of no use to the user.
+        # Drop the file that the device linker names: it is temporary, so its name does not help the user.
         reason = tool_failed(failed).message.partition(" in '")[0]
         msg = (
             f"kernel '{collision.kernel}' is defined here and in "
@@ -206,13 +205,13 @@ class _Finish(Struct, frozen=True):
 
 
 def _distinct(contents: Sequence[ObjectContents]) -> tuple[ObjectContents, ...]:
-    """Leave out what a library that is named twice on the link line shows again."""
+    """Return the objects without duplicates of libraries that are named twice on the link line."""
     return tuple({_identity(item): item for item in contents}.values())
 
 
 def _identity(item: ObjectContents) -> tuple[object, ...]:
-    """Return what tells a member from another one of the same name in its library."""
-    digest = hashlib.sha256()
+    """Return the identity of an object; the hash distinguishes members of the same name in a library."""
+    digest = sha256()
     for image in item.images if item.member else ():
         for chunk in image.content.chunks():
             digest.update(chunk)
@@ -220,7 +219,7 @@ def _identity(item: ObjectContents) -> tuple[object, ...]:
 
 
 def _read_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> list[LinkInput]:
-    """Return where the bytes of each object lie, and what its symbols tell of kernels."""
+    """Return the file of each object, and the kernel stubs in its symbol table."""
     libraries = {
         path: _read_library(path) for path in {item.path for item in contents if item.member}
     }
@@ -236,7 +235,7 @@ def _read_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> l
 
 
 def _elf_file(context: BuildContext, file: Path, output: Path) -> Path:
-    """Return the file, or what clang compiles a host module in bitcode to."""
+    """Return the file, or an object that clang compiles if the file is a host module in bitcode."""
     if context.executor.dry_run:
         return file
     with open_view(file) as view:

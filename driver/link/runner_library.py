@@ -1,4 +1,4 @@
-"""The libraries that come with MLIR, added to a link that calls their functions."""
+"""The runner libraries of MLIR, added to a link that calls their functions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.pattern import pattern
 
 _FOLDER = "-L"
-# As lld and GNU ld have it.
+# The messages of lld and GNU ld.
 _UNDEFINED = pattern(r"undefined (?:symbol: |reference to [`'])(\w+)")
 _C_INTERFACE = "_mlir_ciface_"
 
 
 def runner_library_arguments(context: BuildContext) -> tuple[str, ...]:
-    """Return the libraries of the lowering LLVM, for the functions that objects leave undefined.
+    """Return the libraries of the lowering LLVM that define functions called by the objects.
 
-    They come last, and only as far as they are needed: what the user links has precedence. One that
-    is not installed is left to the link, which names it when it fails.
+    They come last and with --as-needed, so that definitions in the user's files take precedence. A library
+    that is not installed is omitted; the link then fails, and `explain_missing` names it.
     """
     folders = runner_library_folders(context)
     found = (find_library(one, folders) for one in called_libraries(context.library_functions))
@@ -39,7 +39,7 @@ def runner_library_arguments(context: BuildContext) -> tuple[str, ...]:
 
 
 def runner_library_folders(context: BuildContext) -> list[Path]:
-    """Return the directories of -L and those of the lowering LLVM."""
+    """Return the directories of -L options and the library directories of the lowering LLVM."""
     named = [Path(item[2:]) for item in context.options.link_items if item.startswith(_FOLDER)]
     prefix = context.mlir.prefix
     return [*named, *(prefix / folder for folder in load_runner_table().folders)]
@@ -48,7 +48,7 @@ def runner_library_folders(context: BuildContext) -> list[Path]:
 def explain_missing(
     error: MlirOffloadError, stderr: str, major: int, folders: Sequence[Path]
 ) -> None:
-    """Let the error of a link name the library of MLIR that has the function it did not find."""
+    """Name the MLIR library that defines an undefined function in the error of a link."""
     table = load_runner_table()
     for function, library in _named(_UNDEFINED.findall(stderr)):
         file = f"lib{library.name}.so of LLVM {major}"
@@ -60,9 +60,9 @@ def explain_missing(
                 f"apt install {package}, name its folder with -L, or link a library of your own"
             )
             return
-        # Some functions take a descriptor only by its address, as the C interface passes it.
+        # Some functions can only be called by the C interface, which passes the address of a descriptor.
         if f"{_C_INTERFACE}{function}" in defined_functions(found):
-            error.message = f"{file} has {function} only for calls by the C interface"
+            error.message = f"{file} defines {function} only for calls by the C interface"
             error.hint = (
                 f"declare {function} with `attributes {{llvm.emit_c_interface}}`,"
                 " or link a library of your own"

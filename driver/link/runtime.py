@@ -1,4 +1,4 @@
-"""The host runtime of a link: which one it is, and its compilation."""
+"""The host runtime of a link, and its compilation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mlir_offload.toolchain.target import Kind, all_kinds
 
 
 class HostRuntime(Struct, frozen=True):
-    """The object of the runtime, the kinds that it serves, the architectures of each kind."""
+    """The object file of the runtime, the offload kinds in the program, and the architectures of each kind."""
 
     object: Path
     kinds: frozenset[Kind]
@@ -36,7 +36,7 @@ class HostRuntime(Struct, frozen=True):
 
 
 def host_runtime(context: BuildContext) -> HostRuntime:
-    """Return the runtime that this link needs, if it turns out to need one."""
+    """Return the runtime for the kinds of the targets and inputs; it is compiled only if it is needed."""
     kinds = {target.kind for target in context.targets}
     kinds |= {kind for item in context.given for kind in item.device_kinds}
     archs = tuple((kind, _archs(context, kind)) for kind in all_kinds())
@@ -52,7 +52,7 @@ def _archs(context: BuildContext, kind: Kind) -> tuple[str, ...]:
 def memref_copy_objects(
     context: BuildContext, contents: Sequence[ObjectContents], directory: Path
 ) -> tuple[Path, ...]:
-    """Compile the runtime's part for strided copies where one of these objects calls it."""
+    """Compile the strided memref copy of the runtime if one of these objects calls it."""
     if not any(MEMREF_COPY in item.runtime_symbols for item in contents):
         return ()
     output = directory / "memref_copy.o"
@@ -68,20 +68,20 @@ def _sanitizer_flags(context: BuildContext) -> tuple[str, ...]:
 
 
 def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
-    """Compile the runtime by the consumer's clang, or take what that made of it before."""
-    # Only the link waits for it: the steps before that one go first.
+    """Compile the runtime with the linking clang, or take it from the cache."""
+    # Only the link waits for the runtime, so the other steps have precedence.
     command = replace(_compile_command(context, runtime), in_background=True)
     compile_runtime_source(context.executor, command, runtime_source(), runtime.object)
 
 
 def _compile_command(context: BuildContext, runtime: HostRuntime) -> Command:
-    """Return the call of the consumer's clang: source has no skew between releases."""
+    """Return the command of the linking clang. C source has no version skew."""
     return runtime_compile_command(
         context.llvm.tool("clang"),
         runtime.object,
         kinds=runtime.kinds,
         archs=dict(runtime.all_archs),
-        # A final object has all that it needs but the libraries of the GPU's vendor.
+        # A non-RDC object contains everything but the libraries of the GPU vendor.
         fallback=context.libomptarget is None or context.options.mode is not Mode.LINK,
         libraries=runtime_libraries(context, runtime.kinds),
         extra=_sanitizer_flags(context),

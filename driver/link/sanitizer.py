@@ -1,4 +1,4 @@
-"""The library of a sanitizer, which a program and its images for the CPU share."""
+"""The shared library of a sanitizer, which a program and its CPU device images use together."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _CHECKS = "ubsan_standalone"
 
 
 def sanitizer_arguments(context: BuildContext, sanitizer: Sanitizer) -> tuple[str, ...]:
-    """Return what brings the library to a link, before all others: it takes the place of malloc.
+    """Return the arguments that link the library, before all others because it replaces malloc.
 
-    Raises ToolchainError where there is none.
+    Raises ToolchainError if the library is not found.
     """
     library = sanitizer_library(context, sanitizer)
     return (str(library), f"-Wl,-rpath,{library.parent}")
 
 
 def check_arguments(context: BuildContext) -> tuple[str, ...]:
-    """Return what brings the library of `-fsanitize=undefined` to a link.
+    """Return the arguments that link the library of `-fsanitize=undefined`.
 
-    Clang would link the static one, also into the images for the CPU, which are shared libraries.
-    Raises ToolchainError if there is none.
+    By default clang would link the static library, also into CPU device images, which are shared libraries.
+    Raises ToolchainError if the library is not found.
     """
     options = context.options
     checks = [word for word in options.compiler_arguments if word.startswith("-fsanitize=")]
-    # The library of a sanitizer contains it.
+    # The library of a sanitizer contains these checks.
     if not checks or options.sanitizer is not None:
         return ()
     library = _find_library(context, checks[-1], _CHECKS)
@@ -38,7 +38,7 @@ def check_arguments(context: BuildContext) -> tuple[str, ...]:
 
 
 def sanitizer_library(context: BuildContext, sanitizer: Sanitizer) -> Path:
-    """Return the shared library of clang; GCC's AddressSanitizer serves clang's calls too."""
+    """Return the shared library of clang; for AddressSanitizer, GCC's also works."""
     # GCC 12's ThreadSanitizer has no __tsan_memcpy, and libomp does not start under it.
     others = ("libasan.so",) if sanitizer is Sanitizer.ADDRESS else ()
     return _find_library(context, sanitizer.flag, sanitizer.library, others)
@@ -50,7 +50,7 @@ def _find_library(
     for name in (f"libclang_rt.{library}-{os.uname().machine}.so", *others):
         command = Command((str(context.llvm.tool("clang")), f"-print-file-name={name}"))
         found = Path(run_checked(context.executor.runner, command).stdout.strip())
-        # Clang prints the name as it is where it finds no such file.
+        # If clang does not find the file, it prints the bare name.
         if found.is_absolute() and found.exists():
             return found.resolve()
     msg = f"the library of {flag} was not found"

@@ -1,6 +1,6 @@
-"""A link with `-r`: one object of several, whose device code is linked and registers itself.
+"""Link with `-r`: merge objects into one that is device-linked and registers its kernels.
 
-It has no runtime and no libraries: the link of the program adds them.
+It contains no runtime and no libraries; the link of the program adds them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def link_to_object(
     device_link: DeviceLink,
     diagnose: Callable[[Completed], MlirOffloadError],
 ) -> Path:
-    """Link the objects of a line, with their device code, and return the object.
+    """Link the objects of a link line and their device code, and return the object.
 
-    Raises CompatibilityError where the release cannot do that with a device, or with a library.
+    Raises CompatibilityError if the linking LLVM does not support this for a target or for a library.
     """
     check_non_rdc(context, prepared.remaining, _OPTION)
     items = [item for item in parse_link_line(line) if item.text not in RELOCATABLE_OPTIONS]
@@ -60,7 +60,7 @@ def _link_device_code(
     device_link: DeviceLink,
     diagnose: Callable[[Completed], MlirOffloadError],
 ) -> Path:
-    """Return an object with the device code of all linked, which a further link leaves as it is."""
+    """Return an object with the linked device code of all items, which a later link does not link again."""
     files = tuple(item.path for item in items if item.path is not None)
     _check_files(context, files)
     options = tuple(item.text for item in items if item.path is None)
@@ -71,7 +71,7 @@ def _link_device_code(
 
 
 def _check_files(context: BuildContext, files: Sequence[Path]) -> None:
-    """Raise CompatibilityError where the linker wrapper of the release would leave a file out."""
+    """Raise CompatibilityError if the linker wrapper would ignore the device code of a file."""
     if load_abi(context.consumer).has_relocatable_link:
         return
     other = next((path for path in files if path.suffix != _OBJECT), None)

@@ -1,7 +1,7 @@
-"""Libraries that are linked as a whole next to device code for the CPU: given to the linker as objects.
+"""Replace `--whole-archive` libraries by their members if the program has CPU device code.
 
-The wrapper of LLVM 19 and newer hands such libraries to the device link of the CPU too, with the
-option, so that the host's objects in them would become part of the device image.
+The wrapper of LLVM 19 and newer also passes such libraries, with the option, to the device link of the CPU.
+The host objects in them would become part of the device image.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WHOLE = frozenset({"whole-archive", "no-whole-archive"})
 def without_whole_archives(
     context: BuildContext, contents: Iterable[ObjectContents], items: Sequence[str]
 ) -> Sequence[str]:
-    """Return the link line with the members of libraries that are taken as a whole, if it has to be."""
+    """Return the link line with `--whole-archive` libraries replaced by their members, if that is required."""
     is_for_cpu = any(runs_on_host(image) for item in contents for image in item.images)
     words = parse_link_line(items) if is_for_cpu else ()
     if not any(word.is_whole for word in words):
@@ -41,9 +41,9 @@ def without_whole_archives(
 
 
 def _is_needless(word: LinkItem, words: Sequence[LinkItem]) -> bool:
-    """Return whether a word takes libraries as a whole, of which there are none left.
+    """Return whether a word is a `--whole-archive` option without a remaining library.
 
-    The wrapper does not know `--pop-state`: the device link would take all behind it as a whole.
+    The wrapper does not know `--pop-state`: the device link would apply the option to all that follows.
     """
     name = word.text.removeprefix(_FOR_LINKER)
     is_option = name != word.text and name.lstrip("-") in _WHOLE

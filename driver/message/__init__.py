@@ -1,4 +1,4 @@
-"""What is said to people and to machines: text, JSON, SARIF, GitHub annotations."""
+"""Diagnostics and their formats: text, JSON, SARIF, GitHub annotations."""
 
 from mlir_offload.toolchain import load_on_use
 

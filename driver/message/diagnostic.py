@@ -1,4 +1,4 @@
-"""Messages in one form, whoever speaks: the compiler itself, or a tool that it ran."""
+"""A common diagnostic type for the driver and the tools that it runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mlir_offload.translate.tool_message import (
 )
 
 PROGRAM = "mlir-offload"
-# What a tool does in a build. clang does several things: its arguments tell.
+# The stage of each tool. clang has several stages, which depend on its arguments.
 _STAGES = {
     "mlir-opt": "lower",
     "mlir-translate": "translate",
@@ -44,18 +44,18 @@ _STAGES = {
 }
 _LINKING = frozenset({"link", "device-link"})
 _COMPILING = frozenset({"-c", "-S", "-emit-llvm", "-E"})
-# What a driver says of a program that it ran, and that has said what is wrong.
+# Messages of a compiler driver about a program that it ran and that printed the actual error.
 _SAYS_NOTHING = re.compile(r"command failed with exit code|^'[\w-]+' failed$")
 _RELEASE = re.compile(r"-\d+(?:\.\d+)*$")
 
 
 class Diagnostic(Struct, frozen=True):
-    """One message; what is not known is empty or None.
+    """One diagnostic. Unknown fields are empty or None.
 
-    `command` is the shell line that runs the tool again, `tool_status` the tool's exit status
-    (negative: a signal), `error_class` and `status` what mlir-offload itself says and exits with.
-    `rule` is the rule of skew that is broken, `image` and `kernel` where in the file. `fix` replaces
-    the range of the place.
+    `command` is the shell line that runs the tool again; `tool_status` is the tool's exit status, or the negative
+    number of a signal. `error_class` and `status` are the error class and the exit status of mlir-offload.
+    `rule` is the skew rule; `image` and `kernel` locate the problem in a file. `fix` is a replacement for the
+    range of `place`.
     """
 
     severity: Severity
@@ -76,7 +76,7 @@ class Diagnostic(Struct, frozen=True):
 
 
 def tool_stage(completed: Completed, tool: str) -> str:
-    """Return what a tool does in the build: lower, translate, compile, assemble, link..."""
+    """Return the stage of a tool in the build: lower, translate, compile, assemble, link, ..."""
     name = _RELEASE.sub("", tool)
     if name in _STAGES:
         return _STAGES[name]
@@ -87,7 +87,7 @@ def tool_stage(completed: Completed, tool: str) -> str:
 
 
 def tool_messages(run: ToolRun) -> tuple[Diagnostic, ...]:
-    """Return what a tool said, with the places of the user's files where they are known."""
+    """Return the diagnostics of a tool, with locations in the user's files if they are known."""
     completed = run.completed
     return tuple(
         Diagnostic(
@@ -98,7 +98,7 @@ def tool_messages(run: ToolRun) -> tuple[Diagnostic, ...]:
             said.tool,
             rerun_command(completed),
             completed.returncode,
-            # Where mlir-opt shows a line, it is the user's, and shown as in any other message.
+            # Source lines that mlir-opt shows are the user's; the report adds them as for any other message.
             details=() if said.tool.startswith("mlir-") else said.details,
         )
         for said in parse_messages(completed.command.program, completed.stderr)
@@ -107,7 +107,7 @@ def tool_messages(run: ToolRun) -> tuple[Diagnostic, ...]:
 
 
 def is_text_of_clang(messages: Sequence[Diagnostic], run: ToolRun) -> bool:
-    """Return whether clang printed these messages about what the user wrote in C or C++."""
+    """Return whether clang printed these messages about the user's C or C++ sources."""
     program = run.completed.command.program
     files = [message.place.file for message in messages if message.place and message.place.line]
     return (
@@ -119,14 +119,14 @@ def is_text_of_clang(messages: Sequence[Diagnostic], run: ToolRun) -> bool:
 
 
 def rerun_command(completed: Completed) -> str:
-    """Return the shell line that runs the tool again; its own directory for temporary files is gone."""
+    """Return the shell line that runs the tool again, without TMPDIR, which no longer exists."""
     command = completed.command
     kept = tuple(pair for pair in command.environment if pair[0] != "TMPDIR")
     return str(replace(command, environment=kept))
 
 
 def _place(run: ToolRun, said: ToolMessage) -> SourceLocation | None:
-    """Return the place; that of an intermediate file becomes the user's file that it came from."""
+    """Return the location; for an intermediate file that of the user's source, None if unknown."""
     if not said.file:
         return None
     if not _is_within(said.file, run.workspace):
@@ -139,7 +139,7 @@ def _place(run: ToolRun, said: ToolMessage) -> SourceLocation | None:
 
 
 def concerns_user(message: Diagnostic, run: ToolRun) -> bool:
-    """Return whether a message is about what the user wrote or gave, not about what was made of it."""
+    """Return whether a message is about the user's files or the link, not about an intermediate file."""
     if (message.place is not None and message.place.line) or message.stage in _LINKING:
         return True
     argv = run.completed.command.argv
@@ -156,9 +156,9 @@ def _is_within(file: str, directory: Path) -> bool:
 
 
 def failure_messages(error: MlirOffloadError, run: ToolRun | None) -> tuple[Diagnostic, ...]:
-    """Return the messages of one error: itself, its notes, then what else its tool said.
+    """Return the diagnostics of one error: the error, its notes, then other messages of the tool.
 
-    The tool's own words for the error stand in it already and do not come twice.
+    The message of the tool that became the error is not repeated.
     """
     notes = tuple(
         Diagnostic(Severity.NOTE, note.text, parse_source_location(note.location))
@@ -179,7 +179,7 @@ def failure_messages(error: MlirOffloadError, run: ToolRun | None) -> tuple[Diag
         tool_status=completed.returncode,
         details=main.details if main else (),
     )
-    # The other errors of a tool that says where it found them are errors of the call.
+    # If the tool reports source locations, its other errors are separate errors of this invocation.
     is_complete = isinstance(error, SourceError) and not error.printed
     others = (
         other
@@ -215,6 +215,6 @@ def _error_message(error: MlirOffloadError) -> Diagnostic:
 
 
 def error_class(error: MlirOffloadError) -> str:
-    """Return the class of an error in one word: source, usage, toolchain, tool-failed..."""
+    """Return the class of an error as one word: source, usage, toolchain, tool-failed, ..."""
     words = re.findall(r"[A-Z][a-z]+", type(error).__name__.removesuffix("Error"))
     return "-".join(words).lower()

@@ -1,7 +1,7 @@
-"""Names and texts of files as messages show them: they control no terminal and no CI system.
+"""Escape text from files for messages, so that it controls neither a terminal nor a CI system.
 
-A CI system reads commands from what a step prints: GitHub at the beginning of a line (`::error::`), it
-and others anywhere in one (`##[error]`, `##vso[...]`, `##teamcity[...]`).
+CI systems read commands from the output of a step: GitHub at the beginning of a line (`::error::`), GitHub
+and others anywhere in a line (`##[error]`, `##vso[...]`, `##teamcity[...]`).
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ _COMMAND = pattern(r"^(?P<indent>\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
 # Select Graphic Rendition, and "erase to the end of the line", which GCC and clang print with it.
 _COLORS = pattern("(\033\\[[0-9;]*[mK])")
 _ANY_NUMBER_SIGN = "##"
-# Bytes of a name that are not UTF-8, as Python has them.
+# Bytes of a name that are not UTF-8, in Python's surrogateescape representation.
 _BYTES = frozenset(map(chr, range(0xDC80, 0xDD00)))
 
 
 def shown(text: str) -> str:
-    """Return a text as one line: what does not print, and what begins a CI command, as an escape."""
+    """Return text as one line, with unprintable characters and the start of CI commands escaped."""
     if not text.isprintable():
         text = "".join(char if char.isprintable() else _escaped(char) for char in text)
     return _COMMAND.sub(_harmless, text) if "::" in text or _ANY_NUMBER_SIGN in text else text
 
 
 def shown_lines(text: str) -> str:
-    """Return a text of several lines, each as `shown` returns it, with its tabs."""
+    """Return text of several lines, each escaped by `shown`, with tabs kept."""
     return "\n".join("\t".join(map(shown, line.split("\t"))) for line in text.split("\n"))
 
 
 def shown_colors(text: str) -> str:
-    """Return what a compiler printed, each line as `shown_lines` returns it, with its colours."""
+    """Return the output of a compiler, escaped by `shown_lines`, with its colors kept."""
     pieces = _COLORS.split(text)
     return "".join(
         piece if number % 2 else shown_lines(piece) for number, piece in enumerate(pieces)
@@ -39,17 +39,17 @@ def shown_colors(text: str) -> str:
 
 
 def without_colors(text: str) -> str:
-    """Return what a compiler printed without its colours."""
+    """Return the output of a compiler without its colors."""
     return _COLORS.sub("", text)
 
 
 def shown_message(text: str) -> str:
-    """Return the text of a message: a newline is kept if the next line is indented, as in a list."""
+    """Return the text of a message, escaped; newlines before indented lines, as in a list, are kept."""
     return "\n".join(map(shown, re.split(r"\n(?=  )", text)))
 
 
 def harmless_json(text: str) -> str:
-    """Return JSON that begins no CI command."""
+    """Return JSON that contains no CI command."""
     return text.replace(_ANY_NUMBER_SIGN, "#\\u0023")
 
 

@@ -1,4 +1,4 @@
-"""The source line of a message with a mark below it, as clang prints it."""
+"""The source line of a diagnostic with a caret below it, as clang prints it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import SourceLocation
 
-# What a name, a number or an operation is made of, in MLIR and in YAML.
+# A name, a number, a string or an operation, in MLIR and in YAML.
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[@%^#!]?[\w$.-]+(?:::@[\w$.-]+)*')
 _LARGEST_BYTES = 1 << 24
 _WIDEST = 160
@@ -18,7 +18,7 @@ _ELLIPSIS = "..."
 
 
 def with_range(place: SourceLocation, content: bytes | None = None) -> SourceLocation:
-    """Return the place with the end of the word that begins there, in the file or in what was read of it."""
+    """Return the location with the end of the word that begins there, from `content` or the file."""
     line = (
         _source_line(place, content)
         if place.line and place.column and not place.end_column
@@ -33,7 +33,7 @@ def with_range(place: SourceLocation, content: bytes | None = None) -> SourceLoc
 
 
 def excerpt(place: SourceLocation, fix: str = "", content: bytes | None = None) -> tuple[str, ...]:
-    """Return the line of a place, a caret and its range, and what to write there instead."""
+    """Return the source line of a location, its caret and range, and the fix-it text."""
     line = _source_line(place, content) if place.line else None
     if line is None or not line.strip():
         return ()
@@ -50,7 +50,7 @@ def excerpt(place: SourceLocation, fix: str = "", content: bytes | None = None) 
 
 
 def _trimmed(text: str, column: int) -> tuple[str, int]:
-    """Return a line that is not too wide, and by how much the column moves to the left."""
+    """Return a line of limited width, and how far the column moved to the left."""
     text = text.rstrip()
     if len(text) <= _WIDEST:
         return text, 0
@@ -65,7 +65,7 @@ def _plain(line: bytes) -> str:
 
 
 def _source_line(place: SourceLocation, content: bytes | None) -> bytes | None:
-    """Return the line, None if there is no such line or the file is not text."""
+    """Return the line; None if it does not exist or the file is binary."""
     if content is None:
         content = _content(Path(place.file))
     lines = content.split(b"\n")

@@ -1,4 +1,4 @@
-"""Messages as workflow commands of GitHub Actions, which shows them next to the lines they name."""
+"""Diagnostics as workflow commands of GitHub Actions, which shows them next to the source lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMANDS = {
 def render_github(message: Diagnostic) -> str:
     """Return one line, as `::error file=k.mlir,line=2,col=8,title=mlir-opt (lower)::text`.
 
-    A remark has none: a workflow has no place for so many.
+    Empty for a remark, because GitHub limits the number of annotations.
     """
     if message.severity is Severity.REMARK:
         return ""
@@ -38,7 +38,7 @@ def render_github(message: Diagnostic) -> str:
 
 
 def _data(text: str) -> str:
-    """Return text as the runner of the workflow unescapes it."""
+    """Return text with the escapes that the workflow runner decodes."""
     lines = shown_lines(text.replace("%", "%25").replace("\r", "%0D"))
     return lines.replace("\n", "%0A")
 

@@ -1,4 +1,4 @@
-"""What has been run so far: the steps of a call, and what its failures need to be repeated."""
+"""A log of one invocation: its steps, and the data needed to reproduce its failures."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from msgspec import Struct, field
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Completed
 
-# An intermediate file that is larger says nothing to a person, and a link may name many.
+# The limit for all intermediate files of a failure; a link may read many, and larger ones do not help.
 _MOST_BYTES = 1 << 26
 
 
 class StepTime(Struct, frozen=True):
-    """How long a step took, in seconds of wall time, and when it began after the first."""
+    """The wall time of a step in seconds, and its start after that of the first step."""
 
     label: str
     start_s: float
@@ -24,10 +24,9 @@ class StepTime(Struct, frozen=True):
 
 
 class ToolRun(Struct, frozen=True):
-    """A tool that has run, and what places in its words mean.
+    """A tool that has run, with the data to map its messages to the user's files.
 
-    `sources` tells the file of the user for each directory of the workspace; `printed` is what the
-    tool printed with its colours.
+    `sources` maps a directory of the workspace to the user's file. `printed` is the output with colors.
     """
 
     completed: Completed
@@ -37,9 +36,9 @@ class ToolRun(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """A step that came to its end: its argv, what it changes in the environment, its result.
+    """A step that ended: its argv, its changes of the environment, its exit status.
 
-    `reads` and `writes` are the files of a step of ours, which knows them.
+    `reads` and `writes` are the files of a step that ran in process.
     """
 
     argv: tuple[str, ...]
@@ -50,7 +49,7 @@ class Step(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """A failed tool with the error that was made of it, and the intermediate files that it read."""
+    """A failed tool, the error for it, and the intermediate files that it read."""
 
     error: MlirOffloadError
     run: ToolRun
@@ -58,7 +57,7 @@ class Failure(Struct, frozen=True):
 
 
 class Journal(Struct):
-    """Steps and failures of one call, from several threads."""
+    """The steps and failures of one invocation. Thread-safe."""
 
     steps: list[Step] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -66,12 +65,12 @@ class Journal(Struct):
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, step: Step) -> None:
-        """Keep a step that ran in process."""
+        """Add a step that ran in process."""
         with self._lock:
             self.steps.append(step)
 
     def note_tool(self, run: ToolRun) -> None:
-        """Keep a program that ran."""
+        """Add a program that ran."""
         command = run.completed.command
         step = Step(command.argv, command.environment, run.completed.returncode)
         with self._lock:
@@ -79,13 +78,13 @@ class Journal(Struct):
             self.steps.append(step)
 
     def note_failure(self, error: MlirOffloadError, run: ToolRun) -> None:
-        """Keep a failure; its intermediate files are read now, for the workspace is soon gone."""
+        """Add a failure. Its intermediate files are read at once, before the workspace is removed."""
         failure = Failure(error, run, _intermediate_files(run))
         with self._lock:
             self.failures.append(failure)
 
     def failure_of(self, error: MlirOffloadError) -> Failure | None:
-        """Return the failed tool behind an error."""
+        """Return the failure of the tool that caused an error."""
         own = (failure for failure in self.failures if failure.error is error)
         shared = (failure for failure in self.failures if error in failure.error.others)
         return next(own, None) or next(shared, None)

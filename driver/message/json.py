@@ -1,4 +1,4 @@
-"""Messages as JSON: one object on each line, as data/message.schema.json describes it."""
+"""Diagnostics as JSON lines, with the schema in data/message.schema.json."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SCHEMA = Path(__file__).parents[1] / "data" / "message.schema.json"
 
 
 def render_json(message: Diagnostic) -> str:
-    """Return one line of JSON; members that are not known are left out."""
+    """Return one line of JSON; unknown members are omitted."""
     place = message.place
     members = {
         "severity": str(message.severity),
@@ -36,18 +36,18 @@ def render_json(message: Diagnostic) -> str:
         "class": message.error_class,
         "status": message.status,
     }
-    # Zero says something of a status; of a line it says that there is none.
+    # A status of 0 is a value; a line or column of 0 means unknown.
     known = {
         name: value
         for name, value in members.items()
         if value or (name.endswith("status") and value is not None)
     }
-    # ASCII, so that a name that is not UTF-8 cannot make a line that is not JSON.
+    # ASCII, so that names that are not UTF-8 cannot make the JSON invalid.
     return harmless_json(json.dumps(known))
 
 
 def parse_message(line: str) -> Diagnostic | None:
-    """Return the message of a line that `render_json` wrote, None for any other line."""
+    """Return the diagnostic of a line that `render_json` wrote; None for any other line."""
     try:
         members = json.loads(line)
         severity = Severity(members["severity"])
@@ -75,7 +75,7 @@ def parse_message(line: str) -> Diagnostic | None:
 
 
 def parse_output(line: str) -> str:
-    """Return the text of a line that `render_output` wrote, else the line itself."""
+    """Return the text of a line that `render_output` wrote; any other line unchanged."""
     try:
         members = json.loads(line)
     except (ValueError, RecursionError):
@@ -85,7 +85,7 @@ def parse_output(line: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Return what a step said, each message of JSON as one line of text."""
+    """Return the output of a step with each JSON diagnostic as one line of text."""
     lines = []
     for line in text.splitlines():
         message = parse_message(line)
@@ -97,7 +97,7 @@ def plain_text(text: str) -> str:
 
 
 def render_output(text: str) -> str:
-    """Return a line of JSON for what is not a message: a step that -v shows, a table of times."""
+    """Return a line of JSON for output other than diagnostics, such as commands of -v and time reports."""
     members = {"severity": "output", "message": text, "tool": "mlir-offload"}
     return harmless_json(json.dumps(members))
 

@@ -1,6 +1,6 @@
-"""Show errors, messages and notes in the form that was asked for: the only place that prints.
+"""Print diagnostics in the requested format. No other module prints to stderr.
 
-How a call speaks is chosen by options that every subcommand takes.
+Every subcommand takes the options that select the format.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class MessageFormat(StrEnum):
-    """The forms of messages."""
+    """The formats of diagnostics."""
 
     TEXT = "text"
     JSON = "json"
@@ -47,7 +47,7 @@ class MessageFormat(StrEnum):
 
 
 class Color(StrEnum):
-    """When messages have colours."""
+    """When diagnostics are colored."""
 
     AUTO = "auto"
     ALWAYS = "always"
@@ -55,7 +55,7 @@ class Color(StrEnum):
 
 
 class MessageOptions(Struct, frozen=True):
-    """How one call speaks; with a `file`, messages of the format go there, and text to stderr."""
+    """The options for diagnostics. With `file`, they are written there in `format`, and to stderr as text."""
 
     format: MessageFormat = MessageFormat.TEXT
     file: Path | None = None
@@ -70,11 +70,11 @@ class MessageOptions(Struct, frozen=True):
 
 
 class Report(Struct):
-    """What one call has to say, and how.
+    """Collects and prints the diagnostics of one invocation.
 
-    `sources` are the files that its command line was read from: response files, configuration;
-    `words` is the command line: of a file that it names, messages show lines. `contents` is what was
-    read from standard input.
+    `sources` are the response and configuration files that the command line was read from. `words` are the words
+    of the command line: diagnostics show source lines only of files that it names. `contents` maps names to what
+    was read from standard input.
     """
 
     options: MessageOptions = field(default_factory=MessageOptions)
@@ -89,7 +89,7 @@ class Report(Struct):
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, options: MessageOptions, environment: Mapping[str, str]) -> None:
-        """Begin a call: forget the one before."""
+        """Begin an invocation and discard the state of the previous one."""
         self.options = options
         self.journal = Journal()
         self.has_color = wants_color(options.color, environment, is_terminal=sys.stderr.isatty())
@@ -99,7 +99,7 @@ class Report(Struct):
 
     @contextlib.contextmanager
     def set_aside(self) -> Iterator[Journal]:
-        """Print and keep nothing of what is reported in the block; give the journal of what runs in it."""
+        """Discard what is reported in the block; yield the journal of what runs in it."""
         kept = (self.options, self.journal, self._messages, self._seen)
         self.options, self.journal = MessageOptions(quiet=True), Journal()
         self._messages, self._seen = [], set()
@@ -110,16 +110,16 @@ class Report(Struct):
 
     @property
     def stream_format(self) -> MessageFormat:
-        """Return the form of what goes to stderr."""
+        """Return the format of diagnostics on stderr."""
         return MessageFormat.TEXT if self.options.file else self.options.format
 
     @property
     def has_messages(self) -> bool:
-        """Return whether anything was reported, shown or not."""
+        """Return whether a diagnostic was added, printed or not."""
         return bool(self._messages)
 
     def add(self, message: Diagnostic) -> None:
-        """Show a message, unless the same was said before, as for each of several devices."""
+        """Print a diagnostic, unless it is a duplicate, for example from another device."""
         message = self._with_excerpt(message)
         with self._lock:
             if message in self._seen:
@@ -132,7 +132,7 @@ class Report(Struct):
                 _print(text)
 
     def add_error(self, error: Diagnostic, *notes: Diagnostic) -> None:
-        """Show an error with its notes as text, the hint last."""
+        """Print an error with its notes as text, the hint last."""
         messages = [self._with_excerpt(message) for message in (error, *notes)]
         with self._lock:
             if messages[0] in self._seen:
@@ -142,7 +142,7 @@ class Report(Struct):
         _print(message_text.render_error(messages, has_color=self.has_color))
 
     def keep(self, messages: Iterable[Diagnostic]) -> None:
-        """Keep messages for the file alone: on stderr they are said already, or not wanted."""
+        """Add diagnostics to the file or document only: stderr already has them, or omits them."""
         with self._lock:
             complete = map(self._with_excerpt, messages)
             fresh = [message for message in complete if message not in self._seen]
@@ -150,7 +150,7 @@ class Report(Struct):
             self._messages += fresh
 
     def print_once(self, text: str) -> None:
-        """Print the text of a compiler, unless it was printed before."""
+        """Print the output of a compiler, unless it is a duplicate."""
         with self._lock:
             if text in self._printed:
                 return
@@ -158,7 +158,7 @@ class Report(Struct):
         _print(text)
 
     def _with_excerpt(self, message: Diagnostic) -> Diagnostic:
-        """Return the message with the source line that it is about, if it shows none itself."""
+        """Return the diagnostic with its source line, unless it has details already."""
         place = message.place
         if place is None or not place.line or message.details:
             return message
@@ -170,7 +170,7 @@ class Report(Struct):
         return replace(message, place=place, details=details)
 
     def finish(self, status: int) -> None:
-        """Write what is written at the end of a call: a document, or the file of messages."""
+        """Write the SARIF document or the message file at the end of the invocation."""
         form, file = self.options.format, self.options.file
         if form is MessageFormat.SARIF:
             text = sarif.render_sarif(self._messages, status)
@@ -184,7 +184,7 @@ class Report(Struct):
             _print(text)
 
     def _is_hidden(self, message: Diagnostic) -> bool:
-        """Say whether a person shall not see it: -q leaves errors, and remarks are for machines."""
+        """Return whether stderr omits it: warnings and notes with -q, remarks in text."""
         if message.severity == "remark":
             return self.stream_format is MessageFormat.TEXT
         return self.options.quiet and message.severity != "error"
@@ -197,7 +197,7 @@ def report() -> Report:
 
 
 def wants_color(color: Color, environment: Mapping[str, str], *, is_terminal: bool) -> bool:
-    """Return whether messages have colours: the option, NO_COLOR, CLICOLOR_FORCE, the terminal."""
+    """Return whether to use colors, from the option, NO_COLOR, CLICOLOR_FORCE and the terminal."""
     if color is not Color.AUTO:
         return color is Color.ALWAYS
     if environment.get("NO_COLOR"):
@@ -208,7 +208,7 @@ def wants_color(color: Color, environment: Mapping[str, str], *, is_terminal: bo
 
 
 def _render(message: Diagnostic, form: MessageFormat, *, has_color: bool) -> str:
-    """Return a message in a form; nothing in one that makes a document of all."""
+    """Return a diagnostic in a format; empty for SARIF, which is one document for all."""
     if form is MessageFormat.JSON:
         return message_json.render_json(message)
     if form is MessageFormat.GITHUB:
@@ -219,12 +219,12 @@ def _render(message: Diagnostic, form: MessageFormat, *, has_color: bool) -> str
 
 
 def speaks_to_people() -> bool:
-    """Say whether messages are text alone; SARIF and the like go into a file, if not to stderr."""
+    """Return whether the format is text, whether or not it is written to a file."""
     return report().options.format is MessageFormat.TEXT
 
 
 def show_step_messages(text: str) -> None:
-    """Show what a step said, which is text, or one message of JSON on each line."""
+    """Print the output of a step, which is text or one JSON diagnostic per line."""
     if speaks_to_people():
         show(text)
         return
@@ -238,7 +238,7 @@ def show_step_messages(text: str) -> None:
 
 
 def show_error(error: MlirOffloadError) -> None:
-    """Show an error and all others of the call; to machines, also what else its tools said."""
+    """Print an error and those joined to it; other formats than text also get further messages of its tools."""
     for one in error.every:
         _show_one_error(one)
 
@@ -255,7 +255,7 @@ def _show_one_error(error: MlirOffloadError) -> None:
     if error.printed:
         current.print_once(escape.shown_colors(error.printed.rstrip("\n")))
     else:
-        # Of the others a person gets the notes of this error, and the rest on request.
+        # Text shows only the notes of this error; -v prints the complete output of the tool.
         current.add_error(*messages[: 1 + len(error.notes)])
     current.keep(messages)
     if current.options.verbose and isinstance(error, ToolFailedError):
@@ -263,25 +263,40 @@ def _show_one_error(error: MlirOffloadError) -> None:
 
 
 def show_tool_messages(run: ToolRun) -> None:
-    """Show what a tool that succeeded has to say of the user's files, or of itself."""
+    """Print the messages of a tool that succeeded, as far as they concern the user."""
     current = report()
     messages = message_diagnostic.tool_messages(run)
     if current.stream_format is MessageFormat.TEXT and message_diagnostic.is_text_of_clang(
         messages, run
     ):
         current.keep(messages)
-        if not current.options.quiet and not current.options.verbose:
-            current.print_once(escape.shown_colors(run.printed.rstrip("\n")))
+        _show_printed(run)
         return
+    if not messages and run.completed.command.program.startswith("clang"):
+        # What the user has asked for: -H, -mllvm -stats, -Wl,--verbose.
+        _show_printed(run)
     for message in messages:
         is_for_machines = (
             not message_diagnostic.concerns_user(message, run) or current.options.verbose
         )
         if current.stream_format is MessageFormat.TEXT and is_for_machines:
-            # The user did not write that file; -v has printed all anyway.
+            # The message is about an intermediate file, or -v has printed the output already.
             current.keep((message,))
         else:
             current.add(message)
+
+
+def _show_printed(run: ToolRun) -> None:
+    options = report().options
+    is_text = report().stream_format is MessageFormat.TEXT
+    if is_text and not options.quiet and not options.verbose:
+        report().print_once(escape.shown_colors(run.printed.rstrip("\n")))
+
+
+def show_output(text: str) -> None:
+    """Print what a tool wrote to its standard output: lists and dumps, no messages."""
+    sys.stdout.write(_printable(text))
+    sys.stdout.flush()
 
 
 def show_note(text: str) -> None:
@@ -304,7 +319,7 @@ def _show_own(severity: str, text: str, location: str = "") -> None:
 
 
 def show(text: str) -> None:
-    """Print on stderr what is not a message: steps, times, lists."""
+    """Print output other than diagnostics on stderr: commands, times, lists."""
     form = report().stream_format
     if form is MessageFormat.JSON:
         _print(message_json.render_output(text))
@@ -313,13 +328,13 @@ def show(text: str) -> None:
 
 
 def _print(text: str) -> None:
-    """Print in one write, so that lines of parallel steps do not mix."""
+    """Print with one write, so that lines of parallel steps do not mix."""
     sys.stderr.write(_printable(text) + "\n")
     sys.stderr.flush()
 
 
 def _printable(text: str) -> str:
-    """Return the text so that a path that is not UTF-8 cannot make printing fail."""
+    """Return the text with bytes that are not UTF-8 replaced, because printing them would fail."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -339,32 +354,32 @@ def _one_of(option: str, value: str, kind: type[_Choice]) -> _Choice:
 
 
 def choose_format(options: MessageOptions, value: str) -> MessageOptions:
-    """Choose the form of messages."""
+    """Set the format of diagnostics."""
     return replace(options, format=_one_of("--message-format=", value, MessageFormat))
 
 
 def choose_color(options: MessageOptions, value: str) -> MessageOptions:
-    """Choose when messages have colours."""
+    """Set when diagnostics are colored."""
     return replace(options, color=_one_of("-fdiagnostics-color=", value, Color))
 
 
 def choose_file(options: MessageOptions, value: str) -> MessageOptions:
-    """Name the file for messages of that form."""
+    """Set the message file."""
     return replace(options, file=_named("--message-file=", value))
 
 
 def pack_call(options: MessageOptions, value: str) -> MessageOptions:
-    """Name the archive that the call is packed into."""
+    """Set the path of the reproducer archive."""
     return replace(options, reproduce=_named("--reproduce=", value))
 
 
 def hide_rule(options: MessageOptions, value: str) -> MessageOptions:
-    """Hide what a rule finds."""
+    """Disable a rule."""
     return replace(options, hidden_rules=options.hidden_rules | {rule.checked_name("-Wno-", value)})
 
 
 def raise_rule(options: MessageOptions, value: str) -> MessageOptions:
-    """Make an error of what a rule finds."""
+    """Make the warnings of a rule errors."""
     return replace(
         options, error_rules=options.error_rules | {rule.checked_name("-Werror=", value)}
     )
@@ -378,20 +393,20 @@ def _named(option: str, value: str) -> Path:
 
 
 def be_quiet(options: MessageOptions, _: str) -> MessageOptions:
-    """Show neither notes nor warnings."""
+    """Suppress notes and warnings."""
     return replace(options, quiet=True)
 
 
 def always_color(options: MessageOptions, _: str) -> MessageOptions:
-    """Use colours always."""
+    """Always use colors."""
     return replace(options, color=Color.ALWAYS)
 
 
 def never_color(options: MessageOptions, _: str) -> MessageOptions:
-    """Use colours never."""
+    """Never use colors."""
     return replace(options, color=Color.NEVER)
 
 
 def pack_no_crash(options: MessageOptions, _: str) -> MessageOptions:
-    """Pack nothing when a tool crashes."""
+    """Write no reproducer when a tool crashes."""
     return replace(options, reproduces_crashes=False)

@@ -1,4 +1,4 @@
-"""The rules of compatibility, as options name them."""
+"""The names of skew rules in options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mlir_offload.toolchain.skew.rule import load_rules
 
 
 def checked_name(option: str, name: str) -> str:
-    """Return the name of a rule that an option gives. Raises UsageError if there is none of this name."""
+    """Return the name of a rule in the value of an option. Raises UsageError for an unknown name."""
     if name in load_rules():
         return name
     msg = f"{option}{name}: there is no such rule"

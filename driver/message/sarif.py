@@ -1,4 +1,4 @@
-"""Messages as one document of SARIF 2.1.0 (OASIS standard), for code scanning of forges and editors."""
+"""Diagnostics as one SARIF 2.1.0 document (OASIS), for code scanning and editors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mlir_offload.translate.tool_message import Severity
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
-# Section 3.27.10: a remark is what SARIF calls a note.
+# SARIF has no level for remarks; they are notes (section 3.27.10).
 _LEVELS = {
     Severity.ERROR: "error",
     Severity.WARNING: "warning",
@@ -30,7 +30,7 @@ _WARNING_FLAG = re.compile(r" \[(-W[^\]]+)\]$")
 
 
 def render_sarif(messages: Sequence[Diagnostic], status: int) -> str:
-    """Return the document of a whole run of mlir-offload that ended with an exit status."""
+    """Return the document of a run of mlir-offload that ended with an exit status."""
     rules = list(dict.fromkeys(_rule(message) for message in messages))
     run = {
         "tool": {
@@ -48,7 +48,7 @@ def render_sarif(messages: Sequence[Diagnostic], status: int) -> str:
 
 
 def _described(rule: str) -> dict[str, Any]:
-    """Return what is known of a rule: those of skew have a reason and a hint."""
+    """Return the description of a rule; only skew rules have a reason and a hint."""
     if not is_rule_name(rule):
         return {"id": rule}
     found = load_rules()[rule]
@@ -64,7 +64,7 @@ def _described(rule: str) -> dict[str, Any]:
 
 
 def _rule(message: Diagnostic) -> str:
-    """Return what the message is an instance of: a rule, a class, a warning's flag, or its tool."""
+    """Return the rule ID of a diagnostic: its skew rule, error class, warning flag, or tool and severity."""
     if message.rule:
         return message.rule
     if message.error_class:
@@ -100,7 +100,7 @@ def _result(message: Diagnostic, rules: Sequence[str]) -> dict[str, Any]:
 
 
 def _location(place: SourceLocation) -> dict[str, Any]:
-    """Return the location; a name is a URI reference, relative as the user gave it."""
+    """Return the location. The file is a URI reference, relative if the user's path is relative."""
     physical: dict[str, Any] = {"artifactLocation": _artifact(place)}
     region = _region(place)
     return {"physicalLocation": physical | ({"region": region} if region else {})}
@@ -113,7 +113,7 @@ def _artifact(place: SourceLocation) -> dict[str, str]:
 
 
 def _region(place: SourceLocation) -> dict[str, int]:
-    """Return the region; its end is the column after the last one (section 3.30.9)."""
+    """Return the region; endColumn is one past the last column (section 3.30.9)."""
     numbers = {
         "startLine": place.line,
         "startColumn": place.column,
@@ -123,7 +123,7 @@ def _region(place: SourceLocation) -> dict[str, int]:
 
 
 def _fix(place: SourceLocation, text: str) -> dict[str, Any]:
-    """Return the fix that replaces the region (section 3.55)."""
+    """Return a fix that replaces the region (section 3.55)."""
     replacement = {"deletedRegion": _region(place), "insertedContent": {"text": text}}
     return {
         "description": {"text": f"write '{text}'"},

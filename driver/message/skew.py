@@ -1,4 +1,4 @@
-"""How findings of skew are said, and which of them count: rules can be hidden, and raised to errors."""
+"""Filter skew findings by the options that disable rules or make them errors, and convert them to diagnostics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlir_offload.translate import tool_message
 
 
 def counted(findings: Iterable[SkewFinding], options: MessageOptions) -> tuple[SkewFinding, ...]:
-    """Return the findings that are not hidden, each as severe as the command line wants it."""
+    """Return the findings that are not disabled, with the severity that the command line requests."""
     return tuple(
         replace(one, severity=_severity(one, options))
         for one in findings
@@ -29,12 +29,12 @@ def is_error(finding: SkewFinding) -> bool:
 
 
 def is_note(finding: SkewFinding) -> bool:
-    """Return whether a finding is a note, which a compilation does not say."""
+    """Return whether a finding is a note, which only verbose compilations print."""
     return finding.severity is RuleSeverity.NOTE
 
 
 def message_of(finding: SkewFinding) -> diagnostic.Diagnostic:
-    """Return the message of a finding."""
+    """Return the diagnostic for a finding."""
     return diagnostic.Diagnostic(
         tool_message.Severity(finding.severity),
         finding.text,

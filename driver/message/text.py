@@ -1,4 +1,4 @@
-"""Messages as text, for people."""
+"""Diagnostics as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mlir_offload.driver.message.journal import StepTime
 
 _PROGRAM = "mlir-offload"
-# As clang has them.
+# The colors of clang.
 _COLORS = {
     "error": "\033[0;1;31m",
     "warning": "\033[0;1;35m",
@@ -24,14 +24,14 @@ _BOLD, _PLAIN, _CARET = "\033[1m", "\033[0m", "\033[0;1;32m"
 
 
 def render_error(messages: Iterable[Diagnostic], *, has_color: bool = False) -> str:
-    """Return an error and its notes as text; the hint of the error is last."""
+    """Return an error and its notes as text; the hint of the error comes last."""
     parts = [render_text(message, has_color=has_color) for message in messages]
     first, bar, hint = parts[0].rpartition(_HINT)
     return "\n".join((first, *parts[1:])) + bar + hint if bar else "\n".join(parts)
 
 
 def render_text(message: Diagnostic, *, has_color: bool = False) -> str:
-    """Return `location: error: text`, the source line below it, and the hint last."""
+    """Return `location: error: text`, then the details such as the source line, then the hint."""
     place = str(message.place or _PROGRAM)
     text = _ruled(message.text, message.rule)
     head = _headline(place, message.severity, text, has_color=has_color)
@@ -41,7 +41,7 @@ def render_text(message: Diagnostic, *, has_color: bool = False) -> str:
 
 
 def _marked(line: str) -> str:
-    """Return a line below a message, a caret in the colour that clang gives it."""
+    """Return a detail line; a line with a caret gets clang's color for it."""
     gutter, bar, mark = line.partition("| ")
     is_mark = bar and not gutter.strip() and not mark.strip(" ^~")
     shown_line = shown_lines(line)
@@ -49,7 +49,7 @@ def _marked(line: str) -> str:
 
 
 def render_times(times: Iterable[StepTime]) -> str:
-    """Return a line for each step: when it began and how long it took, in milliseconds."""
+    """Return a line for each step: its start time and its duration, in milliseconds."""
     rows = [
         f"{step.start_s * 1000:7.0f}  {step.duration_s * 1000:8.0f}  {step.label}"
         for step in sorted(times, key=lambda step: step.start_s)
@@ -58,7 +58,7 @@ def render_times(times: Iterable[StepTime]) -> str:
 
 
 def _ruled(text: str, rule: str) -> str:
-    """Return the text with the name of its rule, as clang writes the option of a warning."""
+    """Return the text followed by the name of its rule, as clang appends the option of a warning."""
     return f"{text} [{rule}]" if rule else text
 
 

@@ -1,4 +1,4 @@
-"""What linkers, ptxas and nvlink say, in the terms of the user's program: data/tool_errors.yaml."""
+"""Convert errors of linkers, ptxas and nvlink into errors about the user's program (data/tool_errors.yaml)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CLASSES: Mapping[str, type[MlirOffloadError]] = {
     "toolchain": errors.ToolchainError,
     "compatibility": errors.CompatibilityError,
 }
-# lld names the file of debug information, or of the symbol table, then the object.
+# lld prints the source file (from debug information or the symbol table) in one line, the object in the next.
 _REFERENCE = re.compile(
     r">>> (?:referenced by|defined at|defined in) (?P<file>.+?)(?::(?P<line>\d+))?(?: \(.*\))?"
 )
@@ -57,7 +57,7 @@ def _rows() -> tuple[_Row, ...]:
 
 
 def explained_error(error: MlirOffloadError, run: ToolRun) -> MlirOffloadError:
-    """Return the error in the terms of the user's program, as far as those of the tool are known."""
+    """Return the error in terms of the user's program; unchanged if the tool's messages are not recognized."""
     known = explained(error, run.completed, run.workspace)
     if type(known) is not ToolFailedError or known.rule or known.location:
         return known
@@ -66,7 +66,7 @@ def explained_error(error: MlirOffloadError, run: ToolRun) -> MlirOffloadError:
 
 
 def tool_error(run: ToolRun) -> MlirOffloadError:
-    """Return the errors for what a failed tool says of the program, else that the tool failed."""
+    """Return errors for the messages of a failed tool; if none is recognized, that the tool failed."""
     completed = run.completed
     if has_crashed(completed) or rule_said(completed.stderr) is not None:
         return tool_failed(completed)
@@ -106,7 +106,7 @@ def _decimal(text: str) -> str:
 def _places(
     run: ToolRun, message: ToolMessage, symbol: str, *, is_definition: bool
 ) -> Iterator[str]:
-    """Yield where a linker found something, else where the sources have the symbol."""
+    """Yield the locations that a linker reported, or else those of the symbol in the sources."""
     find = functools.partial(_in_source, symbol=symbol, is_definition=is_definition)
     details = (*message.details, "")
     references = [
@@ -126,7 +126,7 @@ def _places(
 def _referenced(
     run: ToolRun, place: re.Match[str], inside: re.Match[str] | None, find: Callable[[Path], str]
 ) -> str:
-    """Return the place of a reference: that of debug information, or the symbol in its source."""
+    """Return the location of a reference: from debug information, or that of the symbol in its source."""
     if place["line"]:
         return f"{place['file']}:{place['line']}"
     file = str(inside["object"] if inside else place["file"])
@@ -160,9 +160,9 @@ def _only_source(run: ToolRun) -> str:
 
 
 def explained(error: MlirOffloadError, completed: Completed, workspace: Path) -> MlirOffloadError:
-    """Return the error of a tool that failed, with the rule that its words tell of and its hint.
+    """Return the error of a failed tool with the rule that its message matches, and the hint of the rule.
 
-    The file that it stopped at is named where the user handed it in, outside of the workspace.
+    The location is the input that the tool read, if it is a file of the user, outside of the workspace.
     """
     rule = rule_said(completed.stderr) if isinstance(error, ToolFailedError) else None
     if rule is None or error.rule:

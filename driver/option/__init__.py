@@ -1,4 +1,4 @@
-"""What is asked for: the command line, configuration, environment, and how they are told."""
+"""The requested build: command line, configuration files, environment, and their documentation."""
 
 from mlir_offload.toolchain import load_on_use
 

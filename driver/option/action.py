@@ -1,6 +1,6 @@
-"""What the parser of the compiler does with each option: rows of the table name these functions.
+"""The effect of each compiler option: rows of the option table name these functions.
 
-Options of nvcc and hipcc are accepted, with a note that names ours.
+Options of nvcc and hipcc are accepted, with a note that names the option of mlir-offload.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ LANGUAGES = {
     "cpp-output": "",
     "none": "",
 }
-"""The ending that files of a language have; without one, that of the file counts."""
+"""The file name extension of each language; empty to use the extension of the file."""
 Apply = Callable[[CompileOptions, str], CompileOptions]
 
 
 def put(**changes: object) -> Apply:
-    """Set fields."""
+    """Set fields to constants."""
     return lambda options, _: replace(options, **changes)  # names checked by the tests
 
 
@@ -56,29 +56,38 @@ def store(name: str) -> Apply:
 
 
 def path(name: str) -> Apply:
-    """Set a field to the file that the value names."""
+    """Set a field to the path in the value."""
     return lambda options, value: replace(options, **{name: Path(value)})  # as above
 
 
 def link_item(prefix: str) -> Apply:
-    """Pass an option on to the link, at its place between the inputs."""
+    """Pass an option to the link, in its position between the inputs."""
     return lambda options, value: replace(options, link_items=(*options.link_items, prefix + value))
 
 
 def compiler_argument(prefix: str) -> Apply:
-    """Pass an option on to clang for C and C++."""
+    """Pass an option to clang for C and C++."""
     return lambda options, value: replace(
         options, compiler_arguments=(*options.compiler_arguments, prefix + value)
     )
 
 
+def preprocessor_argument(options: CompileOptions, value: str) -> CompileOptions:
+    """Take `-MD,FILE` as `-MD -MF FILE`, as Driver::TranslateInputArgs of clang does; pass on other arguments."""
+    option, *files = value.split(",")
+    if option not in {"-MD", "-MMD"}:
+        return compiler_argument("-Wp,")(options, value)
+    named = ("-MF", *files) if len(files) == 1 else ()
+    return replace(options, taken_for=(option, *named))
+
+
 def gpu_cpp_argument(name: str) -> Apply:
-    """Pass an option on to clang for CUDA C++ and HIP C++."""
+    """Pass an option to clang for CUDA C++ and HIP C++."""
     return lambda options, _: replace(options, gpu_cpp_arguments=(*options.gpu_cpp_arguments, name))
 
 
 def compiler_and_linker(prefix: str) -> Apply:
-    """Take an option as clang takes it: for C and C++, and for the link."""
+    """Pass an option to clang for C and C++, and to the link, as clang does."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
         return link_item(prefix)(compiler_argument(prefix)(options, value), value)
@@ -87,7 +96,7 @@ def compiler_and_linker(prefix: str) -> Apply:
 
 
 def offload_arch(options: CompileOptions, value: str) -> CompileOptions:
-    """Add architectures."""
+    """Add architectures to --offload-arch=. Raises UsageError for a file name or an empty value."""
     names = tuple(filter(None, (name.strip() for name in value.split(","))))
     file = next((name for name in names if Path(name).suffix in MLIR_SUFFIXES), None)
     if file is not None:
@@ -100,13 +109,13 @@ def offload_arch(options: CompileOptions, value: str) -> CompileOptions:
 
 
 def device_code(options: CompileOptions, value: str) -> CompileOptions:
-    """Choose the form of device code."""
+    """Set the format of device code."""
     forms = {"auto": None, **{form.value: form for form in DeviceCode}}
     return replace(options, wanted_device_code=forms[value])
 
 
 def for_clang(options: CompileOptions, value: str) -> CompileOptions:
-    """Choose the linking LLVM."""
+    """Set the linking LLVM. Raises UsageError for another word."""
     is_release = value.isascii() and value.isdecimal()
     if value != ANY_CLANG and not is_release and os.sep not in value:
         msg = f"--for-clang={value}: neither a release of LLVM nor a path"
@@ -115,7 +124,7 @@ def for_clang(options: CompileOptions, value: str) -> CompileOptions:
 
 
 def device(change: Callable[[DeviceFlags, str], DeviceFlags]) -> Apply:
-    """Change how device code is generated."""
+    """Change the options of device code generation."""
     return lambda options, value: replace(options, device_flags=change(options.device_flags, value))
 
 
@@ -129,12 +138,12 @@ def device_argument(name: str) -> Apply:
 
 
 def flush_subnormals(flags: DeviceFlags, _: str) -> DeviceFlags:
-    """Take subnormal numbers for zero."""
+    """Flush subnormal numbers to zero."""
     return replace(flags, ftz=True)
 
 
 def code_argument(prefix: str) -> Apply:
-    """Pass an option on to clang for all host code: C, C++, and what MLIR is lowered to."""
+    """Pass an option to clang for all host code: C, C++ and lowered MLIR."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
         changed = compiler_argument(prefix)(options, value)
@@ -144,7 +153,7 @@ def code_argument(prefix: str) -> Apply:
 
 
 def separate(name: str, *fields: str) -> Apply:
-    """Pass an option on with its value as a word of its own."""
+    """Pass an option and its value as two words."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
         words = {field: (*getattr(options, field), name, value) for field in fields}
@@ -154,7 +163,7 @@ def separate(name: str, *fields: str) -> Apply:
 
 
 def each(*steps: Apply) -> Apply:
-    """Do several things."""
+    """Apply several functions in order."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
         for step in steps:
@@ -165,44 +174,44 @@ def each(*steps: Apply) -> Apply:
 
 
 def optimize(level: int, spelled: str = "") -> Apply:
-    """Set the level, and the spelling for host code where clang has another."""
+    """Set the optimization level, and its spelling for host code if clang has another one."""
     return put(opt_level=level, opt_spelled=spelled)
 
 
 def debug(spelled: str) -> Apply:
-    """Ask for line tables, and of clang for what it has under this name."""
+    """Request line tables in device code, and this debug option of clang for host code."""
     return put(debug=True, debug_spelled=spelled)
 
 
 def linker_argument(options: CompileOptions, value: str) -> CompileOptions:
-    """Pass one word on to the linker, commas included."""
+    """Pass one word to the linker, including commas."""
     items = ("-Xlinker", value) if "," in value else (f"-Wl,{value}",)
     return replace(options, link_items=(*options.link_items, *items))
 
 
 def device_linker_argument(options: CompileOptions, value: str) -> CompileOptions:
-    """Pass one word on to the link of device code, of one triple in `TRIPLE=WORD`."""
+    """Pass one word to the device link; `TRIPLE=WORD` passes it for one triple."""
     triple, _, word = value.partition("=")
     key = f"{triple.removeprefix('-')}=" if triple else ""
     return linker_argument(options, f"--device-linker={key}{word}")
 
 
 def ptxas_arguments(options: CompileOptions, value: str) -> CompileOptions:
-    """Add arguments for ptxas, a list with commas as nvcc takes it."""
+    """Add arguments for ptxas, a comma-separated list as in nvcc."""
     flags = options.device_flags
     added = replace(flags, ptxas=(*flags.ptxas, *value.split(",")))
     return replace(options, device_flags=added)
 
 
 def mlir_plugin(name: str) -> Apply:
-    """Load a library into mlir-opt as it reads the program."""
+    """Load a plugin into mlir-opt when it reads the program."""
     return lambda options, value: replace(
         options, mlir_arguments=(*options.mlir_arguments, f"{name}={value}")
     )
 
 
 def arch_argument(options: CompileOptions, value: str) -> CompileOptions:
-    """Pass an option on to the compilation for one architecture, given as `ARCH=OPTION`."""
+    """Pass an option to the compilation for one architecture, given as `ARCH=OPTION`."""
     arch, _, word = value.partition("=")
     if arch in {"host", "x86_64"}:
         return code_argument("")(options, word)
@@ -213,7 +222,7 @@ def arch_argument(options: CompileOptions, value: str) -> CompileOptions:
 
 
 def target(options: CompileOptions, value: str) -> CompileOptions:
-    """Accept the triple of this machine. Raises UsageError for another one."""
+    """Accept the triple of this host. Raises UsageError for another one."""
     words = value.split("-")
     if words[0] not in {"x86_64", "amd64"} or "linux" not in words:
         msg = f"--target={value}: host code is for this machine"
@@ -222,7 +231,7 @@ def target(options: CompileOptions, value: str) -> CompileOptions:
 
 
 def fast_math(options: CompileOptions, value: str) -> CompileOptions:
-    """Host and device: clang has the option for C and C++."""
+    """Allow inexact floating-point math on host and device."""
     del value
     flags = replace(options.device_flags, fast_math=True)
     arguments = (*options.compiler_arguments, "-ffast-math")
@@ -230,7 +239,7 @@ def fast_math(options: CompileOptions, value: str) -> CompileOptions:
 
 
 def exact_math(options: CompileOptions, value: str) -> CompileOptions:
-    """Take -ffast-math back, on host and device."""
+    """Revert -ffast-math on host and device."""
     del value
     flags = replace(options.device_flags, fast_math=False)
     arguments = (*options.compiler_arguments, "-fno-fast-math")
@@ -238,7 +247,7 @@ def exact_math(options: CompileOptions, value: str) -> CompileOptions:
 
 
 def position(word: str) -> Apply:
-    """Choose where code may lie; of several such options the last one counts, as for clang."""
+    """Set the position independence of code; the last of such options applies, as in clang."""
     positions = ("-fPIC", "-fPIE", "-fno-pic")
 
     def apply(options: CompileOptions, _: str) -> CompileOptions:
@@ -256,19 +265,19 @@ def position(word: str) -> Apply:
 
 
 def contraction(options: CompileOptions, value: str) -> CompileOptions:
-    """Choose where products and sums are fused; clang has the option for host code."""
+    """Set the contraction of products and sums; clang has the option for host code."""
     flags = with_contraction(options.device_flags, value)
     return replace(code_argument("-ffp-contract=")(options, value), device_flags=flags)
 
 
 def pipeline(options: CompileOptions, value: str) -> CompileOptions:
-    """Choose the pipeline, which is read to find mistakes."""
+    """Set the pipeline. Reads it, and raises the error if it is invalid."""
     pipeline_file.read_pipeline(value)
     return replace(options, pipeline=value)
 
 
 def sanitizer(options: CompileOptions, value: str) -> CompileOptions:
-    """Choose a sanitizer, whose report needs line tables; checks of C and C++ alone are for clang."""
+    """Set a sanitizer, with line tables for its reports; checks only for C and C++ are passed to clang."""
     found, checks = translate_sanitizer.parse_sanitizers(value)
     if checks:
         options = compiler_argument("-fsanitize=")(options, ",".join(checks))
@@ -276,7 +285,7 @@ def sanitizer(options: CompileOptions, value: str) -> CompileOptions:
 
 
 def no_sanitizer(options: CompileOptions, value: str) -> CompileOptions:
-    """Take sanitizers back, those of C and C++ by clang."""
+    """Revert sanitizers; those for C and C++ by clang's option."""
     changed = compiler_argument("-fno-sanitize=")(options, value)
     own = changed.sanitizer
     is_off = own is not None and {"all", str(own)}.intersection(value.split(","))
@@ -284,7 +293,7 @@ def no_sanitizer(options: CompileOptions, value: str) -> CompileOptions:
 
 
 def jobs(options: CompileOptions, value: str) -> CompileOptions:
-    """Choose how many programs run at the same time."""
+    """Set the number of concurrent programs."""
     if not value.isdecimal() or int(value) < 1:
         msg = f"-j needs a number from 1, not '{value}'"
         raise UsageError(msg, hint="write -j4, for example")
@@ -292,7 +301,7 @@ def jobs(options: CompileOptions, value: str) -> CompileOptions:
 
 
 def prefix_map(option: str) -> Apply:
-    """Map the beginning of file names, those in C and C++ by clang."""
+    """Map prefixes of file names; clang maps those in C and C++."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
 
@@ -307,35 +316,35 @@ def save_temps(options: CompileOptions, value: str) -> CompileOptions:
     """Keep the intermediate files: in a directory, in the current one, or next to the output."""
     if value not in {"", "cwd", "obj"}:
         return replace(options, save_temps=Path(value))
-    # Where the output lies is known when all is read.
+    # The directory of the output is known after all options have been read.
     return replace(options, save_temps=BESIDE_OUTPUT if value == "obj" else TEMPS)
 
 
 def depfile(**changes: object) -> Apply:
-    """Set fields of what is asked of the dependency file."""
+    """Set fields of the request for a dependency file."""
     return lambda options, _: replace(
         options, depfile=replace(options.depfile, **changes)
     )  # as above
 
 
 def depfile_name(options: CompileOptions, value: str) -> CompileOptions:
-    """Name the dependency file."""
+    """Set the name of the dependency file."""
     return replace(options, depfile=replace(options.depfile, file=value))
 
 
 def depfile_target(options: CompileOptions, value: str) -> CompileOptions:
-    """Name the target of the rule as it is written."""
+    """Add a target of the rule, unquoted."""
     targets = (*options.depfile.targets, value)
     return replace(options, depfile=replace(options.depfile, targets=targets))
 
 
 def quoted_depfile_target(options: CompileOptions, value: str) -> CompileOptions:
-    """Name the target of the rule, quoted for Make."""
+    """Add a target of the rule, quoted for Make."""
     return depfile_target(options, system_depfile.quote_for_make(value))
 
 
 def language(options: CompileOptions, value: str) -> CompileOptions:
-    """Set the language of the inputs that follow; `cpp-output` makes ccache wrap a whole call."""
+    """Set the language of the following inputs; with `cpp-output`, ccache caches the complete invocation."""
     if value not in LANGUAGES:
         msg = f"-x {value}: unknown language"
         raise UsageError(msg, hint=row.value_hint(value, LANGUAGES))
@@ -345,7 +354,7 @@ def language(options: CompileOptions, value: str) -> CompileOptions:
 _ARCH = pattern(r"(?:sm|compute)_(\d+[af]?)")
 _LIST_MARKS = str.maketrans("", "", "[]\"'")
 _EVERY = frozenset(("all", "all-major"))
-# Spelled as the joined value of an option of clang: nobody means a library `ib` by `-lib`.
+# Options of nvcc that clang would read as an option with a joined value, as `-lib` for the library `ib`.
 _AMBIGUOUS = frozenset(
     (
         *("-odir", "-optf", "-objtemp", "-opt-info", "-optix-ir", "-Ofc"),
@@ -358,7 +367,7 @@ _READ = Callable[[CompileOptions, str], CompileOptions]
 
 
 def translated(option: str, ours: str) -> _READ:
-    """Return what takes an option of nvcc for options of ours, which `{}` in them gives the value."""
+    """Return a reader that replaces an option of nvcc by `ours`, in which `{}` is the value."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
         return _read(options, _as_given(option, value), ours.format(value))
@@ -367,18 +376,18 @@ def translated(option: str, ours: str) -> _READ:
 
 
 def _as_given(option: str, value: str) -> str:
-    """Return an option of nvcc with its value, which is the next word unless a `=` joins it."""
+    """Return an option of nvcc with its value, as the next word unless it is joined by `=`."""
     return f"{option}{value}" if option.endswith("=") or not value else f"{option} {value}"
 
 
 def _read(options: CompileOptions, given: str, ours: str) -> CompileOptions:
-    """Return the options of this compiler for an option of nvcc; a note names them."""
+    """Replace an option of nvcc by options of mlir-offload, and print a note that names them."""
     show_note(f"{given} is taken for {ours}")
     return replace(options, taken_for=tuple(ours.split(" ")))
 
 
 def architecture(option: str) -> _READ:
-    """Return what reads the architectures of nvcc's `-arch` and `-code`."""
+    """Return a reader for the architectures of nvcc's `-arch` and `-code`."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
         given = _as_given(option, value)
@@ -403,10 +412,10 @@ def _arch_of(given: str, word: str) -> str:
 
 
 def generated_code(option: str) -> _READ:
-    """Return what reads nvcc's `-gencode arch=compute_90,code=sm_90`."""
+    """Return a reader for nvcc's `-gencode arch=compute_90,code=sm_90`."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
-        # A list is in quotes or brackets, which reach us if the shell leaves them.
+        # nvcc's lists are in quotes or brackets, which remain if the shell did not remove them.
         parts = value.translate(_LIST_MARKS).split(",")
         codes = [part.rpartition("=")[2] for part in parts if not part.startswith("arch=")]
         codes = codes or [parts[0].rpartition("=")[2]]
@@ -424,7 +433,7 @@ def generated_code(option: str) -> _READ:
 
 
 def relocatable(option: str) -> _READ:
-    """Return what reads nvcc's `-rdc=true`."""
+    """Return a reader for nvcc's `-rdc=true`."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
         ours = "-fgpu-rdc" if value == "true" else "-fno-gpu-rdc"
@@ -434,12 +443,12 @@ def relocatable(option: str) -> _READ:
 
 
 def host_arguments(options: CompileOptions, value: str) -> CompileOptions:
-    """Take nvcc's `-Xcompiler a,b` for options of clang."""
+    """Replace nvcc's `-Xcompiler a,b` by options of clang."""
     return _read(options, f"-Xcompiler {value}", value.replace(",", " "))
 
 
 def no_effect(option: str, reason: str) -> _READ:
-    """Return what ignores an option, and says why."""
+    """Return a reader that ignores an option and prints the reason."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
         show_note(f"{option}{value} has no effect: {reason}")
@@ -449,7 +458,7 @@ def no_effect(option: str, reason: str) -> _READ:
 
 
 def device_form(option: str, ours: str, ending: str) -> _READ:
-    """Return what reads `-ptx`, `-cubin` and `-fatbin`; one file of device code has nvcc's ending."""
+    """Return a reader for `-ptx`, `-cubin` and `-fatbin`. If there is one output, it has nvcc's extension."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
         del value
@@ -468,5 +477,5 @@ def device_form(option: str, ours: str, ending: str) -> _READ:
 
 
 def is_ambiguous(argument: str) -> bool:
-    """Return whether an option of nvcc would be taken for an option of clang and its value."""
+    """Return whether an option of nvcc could be read as an option of clang with a joined value."""
     return argument.partition("=")[0] in _AMBIGUOUS

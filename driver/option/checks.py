@@ -1,7 +1,7 @@
-"""Options that exclude each other, and arguments that have no effect.
+"""Check for conflicting options, for outputs that overwrite inputs, and for unused arguments.
 
-A file that is read is never written by the same call, and none is written twice: by another name,
-through a link, or as a standard stream, either.
+An invocation never writes a file that it reads, nor writes a file twice, also if it is named by another
+path, through a link, or as a standard stream.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ _Key = tuple[object, ...]
 
 
 class OutputFile(Struct, frozen=True):
-    """A file to write, and the option that names it, or what else it is."""
+    """A file to write, and the option that names it or another description."""
 
     path: Path
     option: str
 
 
 def check_files(inputs: Iterable[Path], outputs: Iterable[OutputFile]) -> None:
-    """Raise UsageError if an output is an input, or if two outputs are one file.
+    """Raise UsageError if an output is an input, or if two outputs are the same file.
 
-    The outputs that every subcommand has are compared too. Files are the same if they have the same
-    inode; devices and pipes hold nothing that can be destroyed.
+    The message file and the reproducer are compared too. Files are the same if they have the same inode;
+    devices and pipes are ignored, because writing destroys nothing in them.
     """
     read: dict[_Key, Path] = {}
     for path in dict.fromkeys((*report().sources, *inputs)):
@@ -75,13 +75,13 @@ def check_files(inputs: Iterable[Path], outputs: Iterable[OutputFile]) -> None:
         for output in _message_outputs():
             _add(output, read, written)
     except UsageError:
-        # Neither is written at the end of the call, as they are for other errors.
+        # Unlike after other errors, do not write these files at the end of the invocation.
         report().options = replace(report().options, file=None, reproduce=None)
         raise
 
 
 def check_kept(directory: Path | None, inputs: Iterable[Path]) -> None:
-    """Raise UsageError if an input is below the directory of -save-temps, whose files are replaced."""
+    """Raise UsageError if an input is in the directory of -save-temps, where files are replaced."""
     if directory is None:
         return
     root = os.path.realpath(directory)
@@ -124,7 +124,7 @@ def _message_outputs() -> Iterator[OutputFile]:
 
 
 def _key(path: Path) -> _Key | None:
-    """Return what identifies a file; None for what no call can destroy."""
+    """Return the identity of a file; None for standard streams, devices and pipes."""
     if path == _STREAM:
         return None
     try:
@@ -135,21 +135,21 @@ def _key(path: Path) -> _Key | None:
 
 
 def check_message_outputs(arguments: Sequence[str]) -> None:
-    """Raise UsageError if --message-file= or --reproduce= names a file of the command line.
+    """Raise UsageError if --message-file= or --reproduce= names another file of the command line.
 
-    It also works for a command line that cannot be parsed.
+    Works before the command line is parsed, so that it may be invalid.
     """
     check_files(map(Path, _named(arguments)), ())
 
 
 def configuration_files(arguments: Sequence[str]) -> tuple[Path, ...]:
-    """Return the files of settings that a command line names."""
+    """Return the configuration files that the command line names."""
     words = (word for word in arguments if word.startswith(_CONFIGURATION))
     return tuple(Path(word.removeprefix(_CONFIGURATION)) for word in words)
 
 
 def _named(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the words, and the parts of options with values, that may be the names of inputs."""
+    """Yield the words, and the parts of option values, that may be names of inputs."""
     before = ""
     outputs = _output_options()
     for word in arguments:
@@ -162,7 +162,7 @@ def _named(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _output_options() -> frozenset[str]:
-    """Return the options whose value is an output, whatever the subcommand."""
+    """Return the options whose value is an output, of all subcommands."""
     rows = (
         row
         for one in subcommand.every_subcommand().values()
@@ -173,7 +173,7 @@ def _output_options() -> frozenset[str]:
 
 
 def _check_words(inputs: Iterable[Path]) -> None:
-    """Raise InputOutputError for the value of an option that is the next word, as in -O fast: an input, as for clang."""
+    """Raise InputOutputError for an input that was probably the value of an option, as in -O fast."""
     for path in inputs:
         if "." not in path.name and not path.exists():
             msg = f"cannot read {path}: No such file or directory"
@@ -181,7 +181,7 @@ def _check_words(inputs: Iterable[Path]) -> None:
 
 
 def consistent(options: CompileOptions) -> CompileOptions:
-    """Return the options. Raises UsageError where they exclude each other."""
+    """Return the options, without repeated inputs. Raises UsageError for conflicts."""
     if not options.inputs:
         msg = "no input files"
         raise UsageError(
@@ -203,13 +203,13 @@ def consistent(options: CompileOptions) -> CompileOptions:
         msg = f"{options.sanitizer.flag} is not supported for GPU kernels"
         raise UsageError(msg, hint="compile the kernels for the CPU: --offload-arch=host")
     if options.mode is not Mode.LINK:
-        # Named twice, an input has one output.
+        # An input that is named twice has one output.
         return replace(options, inputs=tuple(dict.fromkeys(options.inputs)))
     return options
 
 
 def _check_stage(options: CompileOptions) -> None:
-    """Refuse what only a link does, if there is none, and the reverse."""
+    """Raise UsageError for options that need a link, or that exclude one."""
     if options.mode is not Mode.LINK and options.shared:
         msg = f"-shared links, {options.mode.value} does not"
         raise UsageError(msg, hint="leave one of them out")
@@ -224,14 +224,14 @@ def _check_stage(options: CompileOptions) -> None:
 
 
 def _check_gpu_cpp(options: CompileOptions) -> None:
-    """Refuse what needs one module: C++ with kernels has one for the host and one for each device."""
+    """Raise UsageError for modes with one output module: C++ with kernels yields one per device as well."""
     if options.mode not in {Mode.LINK, Mode.OBJECT, Mode.DEVICE}:
         msg = f"{options.mode.value} does not go with CUDA C++ and HIP C++, which make several modules of a file"
         raise UsageError(msg, hint="compile it with -c, or link")
 
 
 def _check_for_any(options: CompileOptions) -> None:
-    """Refuse what one release of LLVM makes for itself: a linked file, and LLVM IR of any kind."""
+    """Raise UsageError for outputs that only one LLVM release can read, such as linked files and LLVM IR."""
     what = "a linked file" if options.mode is Mode.LINK else "LLVM IR" if options.emit_llvm else ""
     if options.device_code is DeviceCode.BITCODE:
         what = "device bitcode"
@@ -245,7 +245,7 @@ def _check_for_any(options: CompileOptions) -> None:
 
 
 _HIDDEN = "-Wno-unused-command-line-argument"
-# clang takes these for inputs of the linker.
+# For clang, these are inputs of the linker.
 _LINKER_INPUTS = frozenset(("-l", "-Wl,", "-Xlinker"))
 _ERRORS = frozenset(("-Werror", "-Werror=unused-command-line-argument"))
 _NO_ERRORS = frozenset(("-Wno-error", "-Wno-error=unused-command-line-argument"))
@@ -253,12 +253,12 @@ UNUSED = "[-Wunused-command-line-argument]"
 
 
 def warn_of_unused(options: CompileOptions) -> None:
-    """Warn of arguments that say nothing for these inputs and this stage. Raises UsageError with -Werror."""
+    """Warn of arguments that the inputs and the stage do not use. Raises UsageError with -Werror."""
     warn_of_arguments(options, _unused(options))
 
 
 def warn_of_arguments(options: CompileOptions, texts: Iterable[str]) -> None:
-    """Warn of what nothing uses, unless the options hide it. Raises UsageError with -Werror."""
+    """Warn of unused arguments, unless the options disable it. Raises UsageError with -Werror."""
     arguments = options.compiler_arguments
     if options.hides_unused or _HIDDEN in arguments:
         return
@@ -301,7 +301,7 @@ def _unused(options: CompileOptions) -> Iterator[str]:
 
 
 def _as_clang_shows(name: str, value: str) -> str:
-    """Return an argument as clang spells it: what can be the next word is."""
+    """Return an argument as clang prints it: the value as a separate word if it may be one."""
     is_one_word = name.endswith(("=", ",")) or name in {"-l", "-L"} or not value
     return f"{name}{value}" if is_one_word else f"{name} {value}"
 
@@ -309,7 +309,7 @@ def _as_clang_shows(name: str, value: str) -> str:
 def check_flags(
     options: CompileOptions, targets: Sequence[Target], given: Sequence[ObjectContents]
 ) -> None:
-    """Raise UsageError where the options ask for what these devices do not have; note what is unused."""
+    """Raise UsageError for options that the target devices do not support; warn about unused ones."""
     if not targets and not given:
         return
     images = [image for item in given for image in item.images]
@@ -323,7 +323,7 @@ def check_flags(
 
 
 def _check_ptxas(options: CompileOptions, kinds: set[Kind]) -> None:
-    """Warn of arguments for ptxas if no device or no step of this call uses them."""
+    """Warn of arguments for ptxas if this invocation does not run ptxas."""
     arguments = options.device_flags.ptxas_arguments
     if not arguments or not kinds:
         return

@@ -1,4 +1,4 @@
-"""Options of clang that are none of ours: passed on, ignored or rejected, by a table."""
+"""Options of clang that this driver does not have: passed on, ignored or rejected, according to a table."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.tables import load_table
 
 IGNORED, REJECTED = "ignored", "rejected"
-# Of these clang has more than its help lists.
+# clang has more options with these prefixes than its help lists.
 _OPEN = ("-f", "-m", "-W", "-g", "-R")
-# Two words by which clang takes a value as the next word only, and whose joined form is another option.
+# clang reads their value only from the next word; the joined form is another option.
 _SEPARATE = frozenset(("-b", "-e", "-u", "-z"))
-# Long names of these have a value that is joined; these take it as the next word.
+# The long names of these options have a joined value; the short names take it as the next word.
 _SPACED = frozenset(("-idirafter", "-u", "-Xlinker"))
 _VALUE = "<"
 _LIKE = 0.8
 
 
 class Verdict(Struct, frozen=True):
-    """What becomes of an option: `to` says what gets it (c, code, link), `reason` why nothing does."""
+    """The treatment of an option: `to` lists its recipients (c, code, link), `reason` explains a rejection."""
 
     verdict: str
     to: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Verdict(Struct, frozen=True):
 
 
 class ClangOption(Struct, frozen=True):
-    """An option as clang's help spells it."""
+    """An option as spelled in clang's help."""
 
     label: str
 
@@ -63,12 +63,12 @@ def _table() -> Mapping[str, Any]:
 
 @functools.cache
 def known_options(part: str = "options") -> tuple[ClangOption, ...]:
-    """Return what clang lists; as `more` what it takes besides."""
+    """Return the options that clang's help lists; for `more`, options that it accepts but does not list."""
     return tuple(map(ClangOption, _table()[part].splitlines()))
 
 
 def clang_source() -> str:
-    """Return the command whose output the table holds."""
+    """Return the command that printed the options of the table."""
     return str(_table()["source"])
 
 
@@ -78,7 +78,7 @@ def _by_name() -> Mapping[str, ClangOption]:
 
 
 def find_clang_option(argument: str) -> ClangOption | None:
-    """Return the option of clang that an argument is."""
+    """Return the clang option that an argument spells; None if there is none."""
     exact = _by_name()
     name = argument.partition(" ")[0]
     if name in exact and (name == argument or exact[name].is_separate):
@@ -87,14 +87,14 @@ def find_clang_option(argument: str) -> ClangOption | None:
     found = max(joined, key=lambda one: len(one.name), default=None)
     if found is not None:
         return found
-    # `--name value`, and a negation of what is listed.
+    # Also `--name value` for `--name=`.
     return exact.get(f"{argument}=") if argument.startswith("--") else None
 
 
 def short_spelling(argument: str, rest: list[str]) -> tuple[str, ...]:
-    """Return the words by which we know an option that clang takes by a longer name; else nothing.
+    """Return the words for an option that clang also accepts under a longer name; empty for other options.
 
-    The value of a long name is joined, or the next word, taken from the rest.
+    The value of a long name is joined, or the next word, which is taken from `rest`.
     """
     name, joined, value = argument.partition("=")
     if f"{name}{joined}" in _table()["two_dashes"].split():
@@ -115,7 +115,7 @@ def short_spelling(argument: str, rest: list[str]) -> tuple[str, ...]:
 
 
 def judge(label: str) -> Verdict:
-    """Return what becomes of an option, by its label or as an argument spells it."""
+    """Return the treatment of an option, given its label or an argument."""
     for rule in _table()["rules"]:
         if any(fnmatchcase(label, pattern) for pattern in rule["patterns"]):
             return Verdict(
@@ -125,7 +125,7 @@ def judge(label: str) -> Verdict:
 
 
 def own_row(label: str) -> Option | None:
-    """Return the row of our own table for an option as clang's help spells it."""
+    """Return the row of this driver's table for an option, given its label; None if there is none."""
     found = COMPILER.find(ClangOption(label).name)
     if found is None:
         return None
@@ -135,7 +135,7 @@ def own_row(label: str) -> Option | None:
 
 
 def take(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions | None:
-    """Return the options with an option of clang; None where it is none. Raises UsageError."""
+    """Return the options with a clang option applied; None if it is not one. Raises UsageError if rejected."""
     found = find_clang_option(argument)
     if found is None and (not argument.startswith(_OPEN) or _is_mistyped(argument)):
         return None
@@ -146,7 +146,7 @@ def take(options: CompileOptions, argument: str, rest: list[str]) -> CompileOpti
         reason = "" if instead else f": {verdict.reason}"
         msg = f"option '{argument}' of clang is not supported{reason}"
         raise UsageError(msg, hint=instead or "leave it out")
-    # A separate value is spelled so that both are one word.
+    # An option with a separate value is recorded as one string.
     taken = replace(options, spelled=(*options.spelled, (" ".join(words), "")))
     if verdict.verdict == IGNORED:
         return replace(taken, unused=(*taken.unused, " ".join(words)))
@@ -154,7 +154,7 @@ def take(options: CompileOptions, argument: str, rest: list[str]) -> CompileOpti
 
 
 def _words(found: ClangOption | None, argument: str, rest: list[str]) -> list[str]:
-    """Return an option of clang with its value, which may be the next word."""
+    """Return a clang option with its value, which may be the next word."""
     if found is None:
         return [argument]
     is_bare = argument == found.name.rstrip("=")
@@ -169,7 +169,7 @@ def _words(found: ClangOption | None, argument: str, rest: list[str]) -> list[st
 
 
 def _is_mistyped(argument: str) -> bool:
-    """Return whether an option that clang does not list is nearly one of ours."""
+    """Return whether an option that clang does not list resembles an option of this driver."""
     own = {name.rstrip("=,") for row in COMPILER.rows for name in row.names}
     word = argument.partition("=")[0]
     return len(word) > len("-Wall") and bool(nearest(word, own, _LIKE))

@@ -1,4 +1,4 @@
-"""Subcommands as click reads them: each parameter is a row of the option table."""
+"""Subcommands as click commands: each parameter is a row of the option table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import Runner
 
-# Whoever reads the file says why it cannot be read.
+# Not checked for readability, because the code that reads the file reports the reason.
 PATH = click.Path(path_type=Path, readable=False)
 _TYPES: Mapping[str, click.ParamType[Any]] = {
     "path": PATH,
@@ -26,7 +26,7 @@ _TYPES: Mapping[str, click.ParamType[Any]] = {
 def command(
     name: str, *operands: click.Argument, **defaults: object
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Return what makes a command of a function, whose parameters are options of the subcommand."""
+    """Return a decorator that makes a function a command. Its parameters are options of the subcommand."""
 
     def make(function: Callable[..., Any]) -> click.Command:
         rows = [row for row in SUBCOMMANDS[name].rows if row.says is None]
@@ -46,7 +46,7 @@ def command(
 
 
 def _wanted(function: Callable[..., Any]) -> Callable[[str], bool]:
-    """Return what says whether a function takes a parameter."""
+    """Return a predicate: whether a function has a parameter of this name."""
     parameters = inspect.signature(function).parameters
     takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
     return lambda name: bool(name) and (takes_all or name in parameters)
@@ -65,7 +65,7 @@ def _parameter(
             default=None if off else False,
             expose_value=is_wanted,
         )
-    # A word that nobody gave is empty, a file or a number None.
+    # By default, a string is empty, and a path or a number is None.
     default = None if row.is_repeated or row.kind in {*_TYPES, "choice"} else ""
     return click.Option(
         [*names, *target],
@@ -79,7 +79,7 @@ def _parameter(
 
 
 def call(found: click.Command, arguments: Sequence[str], runner: Runner) -> Any:
-    """Return what a command returns. Raises UsageError for a wrong command line."""
+    """Return the result of a command. Raises UsageError for an invalid command line."""
     name = str(found.name)
     try:
         return found.main(

@@ -39,15 +39,15 @@ from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import as_operand
 from mlir_offload.translate import target_attribute
 
-# What follows is a rule here only if it is spelled as one is; else it is an option of clang.
+# `-Wno-` and `-Werror=` belong to this driver only in front of a rule name; otherwise to clang.
 _RULE = pattern(r"(-Wno-|-Werror=)([A-Z]{2,4}\d{3})")
 _VERBOSE = frozenset(COMPILER.named("-v").names)
 _MOST_NAMES = 1000
-# ELF, libraries, LLVM bitcode.
+# Magic bytes of ELF files, libraries and LLVM bitcode.
 _LINKED_MAGICS = (b"\x7fELF", b"!<arch>\n", b"!<thin>\n", b"BC\xc0\xde")
 _MOST_MAGIC_BYTES = 8
 STANDARD_INPUT = STANDARD_OUTPUT = Path("-")
-# What is written in C++, and needs its library.
+# C++ sources, whose programs need the C++ standard library.
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", *GPU_CPP})
 IR_SUFFIXES = frozenset({".ll", ".bc"})
 _KNOWN_SUFFIXES = frozenset(MLIR_SUFFIXES) | frozenset(COMPILED_SUFFIXES)
@@ -73,6 +73,7 @@ __all__ = [
     "Mode",
     "as_operand",
     "check_regular",
+    "own_words",
     "parse_arguments",
     "read_arguments",
 ]
@@ -81,7 +82,7 @@ __all__ = [
 def take_message_options(
     arguments: Sequence[str],
 ) -> tuple[MessageOptions, tuple[str, ...]]:
-    """Return how to speak, and the other arguments. What follows `--` is nobody's option.
+    """Return the options for diagnostics, and the other arguments. Words after `--` are not options.
 
     Raises UsageError for an unknown value.
     """
@@ -96,12 +97,33 @@ def take_message_options(
         applied = _applied(options, word, words)
         if applied is None:
             rest.append(word)
+            rest += (words.pop(),) if words and _takes_next(word) else ()
         else:
             options = applied
-    # These are the compiler's too.
-    is_verbose = not _VERBOSE.isdisjoint(rest)
-    options = replace(options, verbose=is_verbose, warnings_are_errors="-Werror" in rest)
+    # The compiler reads these two options as well.
+    own = frozenset(own_words(rest))
+    is_verbose = not _VERBOSE.isdisjoint(own)
+    options = replace(options, verbose=is_verbose, warnings_are_errors="-Werror" in own)
     return options, tuple(rest)
+
+
+def own_words(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the words that are no values of options before them, and do not follow a `--`.
+
+    The values may be options of another program: `-Xlinker -q`, `-mllvm -print-after-all`.
+    """
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            return
+        yield word
+        if _takes_next(word):
+            next(words, None)
+
+
+def _takes_next(word: str) -> bool:
+    is_passed_on = word == "-mllvm" or (word.startswith("-X") and "=" not in word)
+    return is_passed_on or (word.startswith("-") and COMPILER.takes_next(word))
 
 
 def _applied(options: MessageOptions, word: str, words: list[str]) -> MessageOptions | None:
@@ -120,15 +142,15 @@ def _applied(options: MessageOptions, word: str, words: list[str]) -> MessageOpt
 
 
 def parse_arguments(arguments: Sequence[str]) -> CompileOptions:
-    """Return what the arguments ask for.
+    """Return the options of a command line.
 
-    Raises UsageError for an unknown option, a missing value, and options that exclude each other.
+    Raises UsageError for an unknown option, a missing value, and conflicting options.
     """
     return consistent(read_arguments(arguments))
 
 
 def read_arguments(arguments: Sequence[str]) -> CompileOptions:
-    """Return what the arguments say, whether or not it makes sense together.
+    """Return the options of a command line without checking for conflicts.
 
     Raises UsageError for an unknown option and a missing value.
     """
@@ -139,7 +161,7 @@ def read_arguments(arguments: Sequence[str]) -> CompileOptions:
 
 
 def _add_words(options: CompileOptions, arguments: Sequence[str]) -> CompileOptions:
-    """Return the options with what further words say. Raises UsageError as above."""
+    """Return the options with further words applied. Raises UsageError like `read_arguments`."""
     rest = list(reversed(arguments))
     only_inputs = False
     while rest:
@@ -166,7 +188,7 @@ def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileO
 
 
 def option_words(argument: str, rest: list[str]) -> tuple[str, ...]:
-    """Return an option with its value, taken from the rest if it is the next word.
+    """Return an option with its value, which is taken from `rest` if it is the next word.
 
     Raises UsageError for an unknown option and a missing value.
     """
@@ -176,7 +198,7 @@ def option_words(argument: str, rest: list[str]) -> tuple[str, ...]:
 
 
 def _other_option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
-    """Take an option of clang or nvcc that has no row: most command lines have none, and load no table for it."""
+    """Apply an option of clang or nvcc without a row. Most command lines have none and skip loading their tables."""
     if short := clang_option.short_spelling(argument, rest):
         return _add_words(options, short)
     taken = nvcc_option.take(options, argument, rest)
@@ -189,7 +211,7 @@ def _other_option(options: CompileOptions, argument: str, rest: list[str]) -> Co
 
 
 def _taken_for(options: CompileOptions) -> CompileOptions:
-    """Return the options with the words that the last option represents."""
+    """Return the options with the replacement of the last option applied."""
     return _add_words(replace(options, taken_for=()), options.taken_for)
 
 
@@ -210,7 +232,7 @@ def _input(options: CompileOptions, name: str) -> CompileOptions:
 
 
 def check_input(path: Path) -> None:
-    """Raise InputOutputError or UsageError for what is not a file that the compiler takes."""
+    """Raise InputOutputError or UsageError for a file that is not a valid compiler input."""
     check_regular(path)
     if path.suffix not in _KNOWN_SUFFIXES and not _is_linked(path):
         msg = f"{path}: unknown kind of file"
@@ -220,7 +242,7 @@ def check_input(path: Path) -> None:
 
 
 def check_regular(path: Path) -> None:
-    """Raise InputOutputError for a path at which there is no regular file."""
+    """Raise InputOutputError for a path that is not a regular file."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -230,7 +252,7 @@ def check_regular(path: Path) -> None:
     else:
         if stat.S_ISREG(mode):
             return
-        # It is read more than once, and a device has no end.
+        # The compiler reads an input more than once, and a device has no end.
         reason, hint = "not a regular file", "write what it gives to a file first"
         if stat.S_ISDIR(mode):
             reason, hint = "is a directory", "name the files in it"
@@ -239,7 +261,7 @@ def check_regular(path: Path) -> None:
 
 
 def _missing_hint(path: Path) -> str:
-    """Return what may have been meant by a file that is not there: a subcommand, perhaps."""
+    """Return a suggestion for a missing file: a subcommand, or a similar name."""
     if path.is_symlink():
         return f"it is a link to '{path.readlink()}'"
     near = "" if path.suffix else row.nearest(str(path), subcommand.SUBCOMMANDS)
@@ -254,7 +276,7 @@ def _missing_hint(path: Path) -> str:
 
 
 def _names_beside(path: Path) -> Iterator[str]:
-    """Yield the sources in the directory of a file that is not there, shortly."""
+    """Yield sources in the directory of a missing file, up to a limit."""
     known = MLIR_SUFFIXES | COMPILED_SUFFIXES
     with contextlib.suppress(OSError), os.scandir(path.parent) as found:
         for entry in itertools.islice(found, _MOST_NAMES):
@@ -263,24 +285,24 @@ def _names_beside(path: Path) -> Iterator[str]:
 
 
 def has_device_code(options: CompileOptions) -> bool:
-    """Say whether a source may hold device code: MLIR, CUDA C++ or HIP C++."""
+    """Return whether a source may contain device code: MLIR, CUDA C++ or HIP C++."""
     with_kernels = MLIR_SUFFIXES | GPU_CPP.keys()
     return any(path.suffix in with_kernels for path in sources(options))
 
 
 def attached_archs(options: CompileOptions) -> tuple[str, ...]:
-    """Return the GPUs that programs, as text, attach to their modules; the command line names none."""
+    """Return the GPUs of target attributes in textual programs, for use without --offload-arch=."""
     archs: dict[str, None] = {}
     for path in sources(options):
         if path.suffix in MLIR_SUFFIXES:
             archs |= dict.fromkeys(target_attribute.chips_in_source(path.read_bytes()))
     if archs:
-        show_note(f"compiling for what is attached: --offload-arch={','.join(archs)}")
+        show_note(f"compiling for the attached targets: --offload-arch={','.join(archs)}")
     return tuple(archs)
 
 
 def sources(options: CompileOptions) -> tuple[Path, ...]:
-    """Return the inputs that are compiled; the others go to the linker as they are."""
+    """Return the inputs that are compiled; the others are linked unchanged."""
     return _compiled(options.inputs)
 
 
@@ -290,16 +312,16 @@ def _compiled(inputs: tuple[Path, ...]) -> tuple[Path, ...]:
 
 
 def all_outputs(options: CompileOptions) -> tuple[Path, ...]:
-    """Return the files that the user gets, the header next to an object or program included."""
+    """Return all outputs, including the C header of an object or program."""
     outputs = final_outputs(options)
     header = () if options.header is None else (options.header,)
     return outputs if options.mode is Mode.HEADER else (*outputs, *header)
 
 
 def final_outputs(options: CompileOptions) -> tuple[Path, ...]:
-    """Return the files that the last stage makes, one for each source but in a link.
+    """Return the outputs of the last stage: one in a link, otherwise one per source.
 
-    What is known only when it is made, the files of device code, is not among them.
+    Files of device code are not included, because their names are known only after compilation.
     """
     mode = options.mode
     if mode is Mode.HEADER and options.header is not None:
@@ -321,7 +343,7 @@ def final_outputs(options: CompileOptions) -> tuple[Path, ...]:
 
 
 def read_besides(options: CompileOptions) -> tuple[Path, ...]:
-    """Return the files that options name to be read for every `.mlir` input: pipeline, plugins, libraries."""
+    """Return the files that options name and each `.mlir` input reads: libraries, pipeline, plugins."""
     plugins = (Path(word.partition("=")[2]) for word in options.mlir_arguments)
     libraries = (library.path for library in options.device_flags.libraries)
     files = pipeline_file.pipeline_paths(options.pipeline) if options.pipeline else ()
@@ -329,7 +351,7 @@ def read_besides(options: CompileOptions) -> tuple[Path, ...]:
 
 
 def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]:
-    """Return for each source the file that its compilation makes, in a directory of its own."""
+    """Return the output path of each source, in a separate directory of the workspace."""
     suffix = _OUTPUT_SUFFIX[options.mode]
     return {
         path: workspace / str(number) / f"{_plain(path.stem)}{suffix}"
@@ -338,9 +360,9 @@ def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]
 
 
 def _is_linked(path: Path) -> bool:
-    """Say whether the file is for the linker; a library may bear a version, as libx.so.1 does.
+    """Return whether a file is an input of the linker; a library may have a version, as in libx.so.1.
 
-    A file of another name is if its content says so: clang passes on what it has no name for.
+    A file with another extension is detected by its content, because clang passes such files to the linker.
     """
     if path.suffix in LINKED_SUFFIXES or ".so." in path.name:
         return True
@@ -355,7 +377,7 @@ def _plain(stem: str) -> str:
 
 
 def subcommand_first(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arguments with the subcommand in front of the options that precede it."""
+    """Return the arguments with the subcommand moved before the options that precede it."""
     rest = list(reversed(arguments))
     while rest:
         word = rest.pop()
@@ -363,16 +385,16 @@ def subcommand_first(arguments: tuple[str, ...]) -> tuple[str, ...]:
             at = len(arguments) - len(rest) - 1
             found = (word,) if is_subcommand(word) else ()
             return (*found, *arguments[:at], *arguments[at + len(found) :])
-        if COMPILER.takes_next(word) and rest:
+        if _takes_next(word) and rest:
             rest.pop()
     return arguments
 
 
 def is_subcommand(word: str) -> bool:
-    """Say whether a word is the name of a subcommand: letters alone. Options and files load no table for this."""
+    """Return whether a word names a subcommand. Only alphabetic words load the table."""
     return word.isalpha() and word in subcommand.SUBCOMMANDS
 
 
 def is_step(word: str) -> bool:
-    """Say whether a word names a step: as an option where a compiler cache is to run it."""
+    """Return whether a word names a step: `step`, or an option if a compiler cache runs it."""
     return word == "step" or (word.startswith("--") and word.endswith("-step"))

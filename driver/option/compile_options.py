@@ -1,4 +1,4 @@
-"""What one call of the compiler asks for, as one value."""
+"""The options of one invocation of the compiler, as one value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CODE_OBJECT = "-mcode-object-version="
 
 
 class Mode(Enum):
-    """The last stage that is wanted."""
+    """The last stage to run."""
 
     LINK = "link"
     OBJECT = "-c"
@@ -46,7 +46,7 @@ class Mode(Enum):
 
 
 class DeviceCode(Enum):
-    """The form of GPU code in an object: for device LTO at the link, or assembled already."""
+    """The format of GPU code in an object: bitcode for device LTO at link time, or assembled code."""
 
     BITCODE = "bitcode"
     OBJECT = "object"
@@ -56,7 +56,7 @@ ANY_CLANG = "any"
 FAT_BINARY = ".fatbin"
 MLIR_SUFFIXES = frozenset({".mlir", ".mlirbc"})
 GPU_CPP = cpp_suffixes()
-"""C++ with kernels: the kind that they are for, by the ending of the file."""
+"""C++ with kernels: the device kind, by file extension."""
 COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP, ".ll", ".bc", ".s"})
 PREPROCESSED_SUFFIXES = COMPILED_SUFFIXES - {".ll", ".bc", ".s"}
 LINKED_SUFFIXES = frozenset({".o", ".obj", ".a", ".so"})
@@ -74,10 +74,10 @@ RELOCATABLE_OPTIONS = frozenset({"-r", "-Wl,-r", "-Wl,--relocatable"})
 
 
 class DepfileRequest(Struct, frozen=True):
-    """What the `-M` options ask for.
+    """The `-M` options.
 
-    `targets` stand as they are written in the rule; `file` is empty where the name of the output
-    gives that of the dependency file.
+    `targets` are quoted for Make already. `file` is empty if the name of the output determines the name of the
+    dependency file.
     """
 
     is_wanted: bool = False
@@ -88,21 +88,21 @@ class DepfileRequest(Struct, frozen=True):
 
 
 class DeviceLibrary(Struct, frozen=True):
-    """A bitcode library of the user, and the kind or architecture that it is for (empty: each)."""
+    """A bitcode library of the user, and the kind or architecture that it is for (empty: all)."""
 
     selector: str
     path: Path
 
     def is_compatible(self, target: Target) -> bool:
-        """Say whether kernels for the target may call it."""
+        """Return whether kernels for the target may call it."""
         return self.selector in {"", str(target.kind), str(target)}
 
 
 class DeviceFlags(Struct, frozen=True):
-    """What the command line says of device code.
+    """The options for device code.
 
-    `ptxas` and `device_opt` are arguments for ptxas and for the clang that compiles device code;
-    `ptx` are the architectures whose PTX is kept, None where the user did not say.
+    `ptxas` and `device_opt` are arguments for ptxas and for the clang that compiles device code. `ptx` are the
+    architectures whose PTX is kept, None by default.
     """
 
     fast_math: bool = False
@@ -118,12 +118,12 @@ class DeviceFlags(Struct, frozen=True):
 
     @property
     def fp_contract(self) -> Contraction | None:
-        """Return where products and sums are fused, unless it is where the program allows it."""
+        """Return the contraction of products and sums; None if operations of the program determine it."""
         return None if self.contraction is Contraction.ON else self.contraction
 
     @property
     def ptxas_arguments(self) -> tuple[str, ...]:
-        """Return the arguments for ptxas, in the order in which it heeds them."""
+        """Return the arguments for ptxas; later ones override earlier ones."""
         limit = (f"--maxrregcount={self.max_registers}",) if self.max_registers else ()
         return (*limit, *self.ptxas)
 
@@ -134,7 +134,7 @@ class DeviceFlags(Struct, frozen=True):
 
     @property
     def code_object(self) -> int:
-        """Return the version of AMD code objects that clang is asked for, 0 for the usual one."""
+        """Return the version of AMD code objects that -Xdevice-opt requests, 0 for the default. Raises UsageError."""
         asked = [word for word in self.device_opt if word.startswith(_CODE_OBJECT)]
         version = asked[-1].removeprefix(_CODE_OBJECT) if asked else "0"
         if not (version.isascii() and version.isdecimal()):
@@ -144,7 +144,7 @@ class DeviceFlags(Struct, frozen=True):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Return the command line that says the same."""
+        """Return the command-line arguments for these options."""
         return tuple(self._arguments())
 
     def _arguments(self) -> Iterator[str]:
@@ -170,9 +170,9 @@ class DeviceFlags(Struct, frozen=True):
         yield from (f"--cuda-include-ptx={arch}" for arch in self.ptx or ())
 
     def keeps_ptx(self, target: Target, targets: tuple[Target, ...]) -> bool:
-        """Say whether the PTX of one of the targets is kept for GPUs to come.
+        """Return whether the PTX of a target is kept for later GPUs.
 
-        By default it is that of the newest one that newer GPUs run: code for sm_90a is none.
+        By default, that of the newest architecture whose PTX runs on later GPUs, which excludes sm_90a.
         """
         if not uses_cuda([target.kind]):
             return False
@@ -183,13 +183,13 @@ class DeviceFlags(Struct, frozen=True):
 
 
 class CompileOptions(Struct, frozen=True):
-    """What one call of the compiler asks for.
+    """The options of one invocation of the compiler.
 
-    `compiler_arguments` are for C and C++, `code_arguments` for the host code of MLIR too; `unused` are
-    those that nothing takes; `taken_for` the words that the last option represents, still to be read.
-    `device_ending` is the ending by which nvcc names device code, where one of its options asks for it. `link_items` holds inputs and linker options in the order of the command line, because a linker
-    reads archives in that order; `arguments` is the whole command line, `spelled` its options,
-    each with its value.
+    `compiler_arguments` are for C and C++, `code_arguments` for the host code of MLIR. `unused` are ignored
+    arguments. `taken_for` is the replacement of the last option, still to be read. `device_ending` is the
+    extension of device code if an option of nvcc requests it. `link_items` contains inputs and linker options in
+    command-line order, because a linker reads archives in that order. `arguments` is the complete command line;
+    `spelled` contains its options, each with its value.
     """
 
     link_items: tuple[str, ...] = ()
@@ -249,16 +249,16 @@ class CompileOptions(Struct, frozen=True):
 
     @property
     def opt_flag(self) -> str:
-        """Return how clang is told to optimise host code."""
+        """Return clang's optimization option for host code."""
         return f"-O{self.opt_spelled or self.opt_level}"
 
     @property
     def device_code(self) -> DeviceCode:
-        """Return the form of GPU code: bitcode in objects, so that a link optimises over files.
+        """Return the format of GPU code. By default bitcode, which the device link optimizes across files.
 
-        A call that links at once has nothing to gain from that, and links faster without, unless
-        kernels call functions of other files. Clang's code of C++ links with kernels of other
-        files as bitcode only; no bitcode is read by every release.
+        The default is assembled code if this invocation links, because bitcode gains nothing then and links more
+        slowly; also for any LLVM release, because none reads the bitcode of all others. With CUDA C++ or HIP C++,
+        or if kernels call functions of other files (-fgpu-rdc), a link needs bitcode.
         """
         if self.wanted_device_code is not None:
             return self.wanted_device_code
@@ -270,19 +270,19 @@ class CompileOptions(Struct, frozen=True):
 
     @property
     def makes_fat_binary(self) -> bool:
-        """Return whether device code alone is packed into a file for all architectures."""
+        """Return whether device code is packed into one fat binary for all architectures."""
         return self.device_ending == FAT_BINARY
 
     @property
     def needs_ptxas(self) -> bool:
-        """Return whether this call assembles code for NVIDIA GPUs; else it leaves bitcode to a link."""
+        """Return whether this invocation assembles NVIDIA code, rather than leaving bitcode to the link."""
         return self.mode is Mode.LINK or self.device_code is not DeviceCode.BITCODE
 
     @property
     def links_device_libraries(self) -> bool:
-        """Return whether the libraries of the GPU's vendor are linked into kernels of MLIR.
+        """Return whether the GPU vendor's device libraries are linked into MLIR kernels.
 
-        With CUDA C++ or HIP C++ the options that prevent it are for that.
+        With CUDA C++ or HIP C++, -nogpulib and -nocudalib apply only to these sources.
         """
         return self.has_gpu_cpp or not {"-nogpulib", "-nocudalib"}.intersection(
             self.gpu_cpp_arguments
@@ -290,33 +290,33 @@ class CompileOptions(Struct, frozen=True):
 
     @property
     def makes_non_rdc_objects(self) -> bool:
-        """Return whether device code is linked object by object, so that any linker takes them."""
+        """Return whether the device code of each object is linked separately, so that any linker accepts it."""
         return self.gpu_rdc is False
 
     @property
     def makes_program(self) -> bool:
-        """Return whether a `main` is what starts a program: code for a library may have any."""
+        """Return whether a `main` is the entry point of a program; objects for a library may define any `main`."""
         is_program = self.mode is Mode.LINK and not self.links_to_object
         return not self.shared and (is_program or not self.pic)
 
     @property
     def links_to_object(self) -> bool:
-        """Return whether the link makes an object for another link."""
+        """Return whether the link writes an object for another link."""
         return not RELOCATABLE_OPTIONS.isdisjoint(self.link_items)
 
     @property
     def has_gpu_cpp(self) -> bool:
-        """Return whether there is CUDA C++ or HIP C++ to compile."""
+        """Return whether there are CUDA C++ or HIP C++ sources."""
         return any(path.suffix in GPU_CPP for path in self.inputs)
 
     @property
     def is_for_any_clang(self) -> bool:
-        """Return whether several releases of LLVM are to link the object."""
+        """Return whether any LLVM release may link the object."""
         return self.for_clang == ANY_CLANG
 
     @property
     def mode(self) -> Mode:
-        """Return the last stage that is wanted."""
+        """Return the last stage to run."""
         if self.last_step is not None:
             return self.last_step
         if self.emit_llvm or self.assembly or self.stop_after_compile:
@@ -349,7 +349,7 @@ def _is_selector(word: str) -> bool:
 
 
 def with_max_registers(flags: DeviceFlags, value: str) -> DeviceFlags:
-    """Return the flags with `--maxrregcount`. Raises UsageError where the value is not a number."""
+    """Return the flags with `--maxrregcount`. Raises UsageError if the value is not a number."""
     if not (value.isascii() and value.isdecimal() and int(value) > 0):
         msg = f"--maxrregcount={value}: not a number of registers"
         raise UsageError(msg, hint="use a number from 1, such as 64")
@@ -357,7 +357,7 @@ def with_max_registers(flags: DeviceFlags, value: str) -> DeviceFlags:
 
 
 def with_ptx(flags: DeviceFlags, value: str) -> DeviceFlags:
-    """Return the flags with `--cuda-include-ptx=`. Raises UsageError for what is not an architecture."""
+    """Return the flags with `--cuda-include-ptx=`. Raises UsageError if the value is not an architecture."""
     if value not in {ALL_PTX, NO_PTX} and not value.startswith("sm_"):
         msg = f"--cuda-include-ptx={value}: not an architecture"
         raise UsageError(msg, hint=f"use sm_NN, '{ALL_PTX}' or '{NO_PTX}'")
@@ -366,7 +366,7 @@ def with_ptx(flags: DeviceFlags, value: str) -> DeviceFlags:
 
 
 def with_ftz(flags: DeviceFlags, value: str) -> DeviceFlags:
-    """Return the flags with `--ftz=true` or `--ftz=false`, as nvcc has it. Raises UsageError."""
+    """Return the flags with `--ftz=true` or `--ftz=false`, as in nvcc. Raises UsageError."""
     if value not in {"true", "false"}:
         msg = f"--ftz={value}: not true or false"
         raise UsageError(msg, hint="write --ftz=true: subnormal numbers of 32 bits become zero")
@@ -374,7 +374,7 @@ def with_ftz(flags: DeviceFlags, value: str) -> DeviceFlags:
 
 
 def with_contraction(flags: DeviceFlags, value: str) -> DeviceFlags:
-    """Return the flags with `-ffp-contract=`, as clang has it. Raises UsageError for another value."""
+    """Return the flags with `-ffp-contract=`, as in clang. Raises UsageError for another value."""
     word = value.removesuffix("-honor-pragmas")
     if word not in set(Contraction):
         msg = f"-ffp-contract={value}: not off, on or fast"

@@ -1,4 +1,4 @@
-"""What shells read to complete the words of a command line."""
+"""Completion scripts for bash, zsh and fish."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.tables import load_table
 
 _COMMAND = "mlir-offload"
-# Words that stand for what the shell itself finds.
+# Values that the shell completes itself, and a placeholder for architectures.
 _FILES, _DIRECTORIES, _ARCHS = "files", "directories", "archs"
 
 _BASH = """\
@@ -117,7 +117,7 @@ compdef _mlir-offload mlir-offload
 
 
 def render_completion(shell: str) -> str:
-    """Return the script for a shell. Raises UsageError for one that has none."""
+    """Return the script for a shell. Raises UsageError for an unsupported one."""
     scripts = {"bash": _bash, "zsh": _zsh, "fish": _fish}
     if shell not in scripts:
         msg = f"--completion={shell}: no script for this shell"
@@ -174,7 +174,7 @@ def _pattern(subcommand: Subcommand, names: Iterable[str]) -> str:
 
 
 def _mark(row: Option) -> str:
-    """Return the words that a value is chosen from; `@files` where the shell knows them."""
+    """Return the values to choose from; `@files` or `@directories` if the shell completes them."""
     words = _words(row)
     return f"@{words}" if isinstance(words, str) else " ".join(words)
 
@@ -186,7 +186,7 @@ def _words(row: Option) -> tuple[str, ...] | str:
 
 
 def _with_values(row: Option) -> list[str]:
-    """Return the spellings that take a value; subcommands of click take `--kind=x` next to `--kind x`."""
+    """Return the spellings that take a value; subcommands accept both `--kind=x` and `--kind x`."""
     names = [name for name in row.names if row.takes_value(name)]
     joined = [f"{name}=" for name in names if name.startswith("--") and not is_joined(name)]
     return [*names, *joined]
@@ -201,7 +201,7 @@ def _quoted(words: Iterable[str]) -> str:
 
 
 def _archs() -> tuple[str, ...]:
-    """Return the architectures that some release of LLVM compiles for, and the words for others."""
+    """Return the architectures that at least one LLVM release supports, and the special values."""
     rows = load_table("mlir_offload.toolchain", "nvptx")["llvm"]
     nvidia = dict.fromkeys(arch for row in rows for arch in row.get("arch", ()))
     newest = max(map(int, _releases()))
@@ -209,7 +209,7 @@ def _archs() -> tuple[str, ...]:
 
 
 def _releases() -> tuple[str, ...]:
-    """Return the releases of LLVM that link."""
+    """Return the LLVM releases that link."""
     roles = load_table("mlir_offload.toolchain", "llvm_tools")["roles"]
     return tuple(map(str, roles["link"]["checked"]))
 

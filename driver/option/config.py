@@ -1,4 +1,4 @@
-"""Settings from files and the environment: they become options in front of those of the command line."""
+"""Settings from files and the environment: they become options before those of the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_BYTES = 1 << 20
 
 
 class Origin(Struct, frozen=True):
-    """A value, and where it comes from; an empty place: nobody set it."""
+    """The value of a setting and its source. `place` is a file, a variable, the command line or the default."""
 
     setting: Setting
     value: Value | None
@@ -36,7 +36,7 @@ class Origin(Struct, frozen=True):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Return the options to put in front of those of the command line."""
+        """Return the options to insert before those of the command line."""
         is_there = self.place in _SAID_ALREADY or self.value is None
         return () if is_there else self.setting.arguments(self.value)  # type: ignore[arg-type]  # not None
 
@@ -46,7 +46,7 @@ _SAID_ALREADY = frozenset({_COMMAND_LINE, _DEFAULT})
 
 
 class ConfigFile(Struct, frozen=True):
-    """A file of settings; that of a project was found, not named by the user."""
+    """A configuration file. A project's file is found in a directory, not named by the user."""
 
     path: Path
     values: Mapping[str, Value]
@@ -63,7 +63,7 @@ class ConfigFile(Struct, frozen=True):
         )
 
     def without(self, keys: Collection[str]) -> ConfigFile:
-        """Return the file without some of its settings."""
+        """Return the file without the settings with these keys."""
         values = {key: value for key, value in self.values.items() if key not in keys}
         return replace(self, values=values)
 
@@ -71,8 +71,8 @@ class ConfigFile(Struct, frozen=True):
 def settle(
     arguments: Sequence[str], environment: Mapping[str, str], files: Sequence[ConfigFile]
 ) -> tuple[Origin, ...]:
-    """Return each setting and who decides: command line, environment, project's file, user's file."""
-    # A link has few options, and perhaps many files.
+    """Return each setting from the first source that sets it: command line, environment, project, user."""
+    # A link has few options, but possibly many files.
     words = [word for word in arguments if word.startswith("-")]
     return tuple(_origin(setting, words, environment, files) for setting in SETTINGS)
 
@@ -106,7 +106,7 @@ def _from_text(setting: Setting, text: str, name: str) -> Value:
 
 
 def origin_arguments(origins: Sequence[Origin]) -> Iterator[str]:
-    """Yield the options that the origins stand for; what reads its variable itself needs none."""
+    """Yield the options of the settings, except variables that their users read from the environment."""
     for origin in origins:
         from_variable = origin.place.startswith("environment")
         if not (from_variable and origin.setting.is_read_elsewhere):
@@ -114,7 +114,7 @@ def origin_arguments(origins: Sequence[Origin]) -> Iterator[str]:
 
 
 def render_config(origins: Sequence[Origin], files: Sequence[ConfigFile]) -> str:
-    """Return each setting with its value as a file would have it, and where it comes from."""
+    """Return each setting with its value in TOML, and its source."""
     import json
 
     lines = [f"# read: {file.path}" for file in files] or ["# no configuration file"]
@@ -125,7 +125,7 @@ def render_config(origins: Sequence[Origin], files: Sequence[ConfigFile]) -> str
         elif origin.place == _COMMAND_LINE:
             lines.append(f"# {key}: {origin.value}  (command line)")
         else:
-            # JSON spells these values as TOML does.
+            # JSON and TOML have the same syntax for these values.
             value = list(origin.value) if isinstance(origin.value, tuple) else origin.value
             lines.append(f"{key} = {json.dumps(value)}  # {origin.place}")
     return "\n".join(lines) + "\n"
@@ -134,10 +134,10 @@ def render_config(origins: Sequence[Origin], files: Sequence[ConfigFile]) -> str
 def find_files(
     options: Sequence[str], environment: Mapping[str, str], directory: Path
 ) -> tuple[ConfigFile, ...]:
-    """Return the files that hold here, the one that decides first.
+    """Return the configuration files that apply in a directory, highest priority first.
 
-    `options` are --config=FILE and --no-config as they were given. Raises UsageError for what a file
-    must not hold, InputOutputError for one that was named and cannot be read.
+    `options` are the --config=FILE and --no-config on the command line. Raises UsageError for an invalid
+    file, InputOutputError if a named file cannot be read.
     """
     wanted = [option.removeprefix("--config=") for option in options]
     named = wanted[-1] if wanted else environment.get(FILE_VARIABLE, "")
@@ -153,7 +153,7 @@ def find_files(
 
 
 def project_file(directory: Path) -> Path | None:
-    """Return the file in the directory or the nearest above it, in the same checkout."""
+    """Return the project's file in the directory or its nearest parent, within the same checkout."""
     path = find_project_file(directory)
     if path is None:
         return None
@@ -165,14 +165,14 @@ def project_file(directory: Path) -> Path | None:
 
 
 def _check_owner(path: Path) -> None:
-    """Refuse a file that another user laid above this directory."""
+    """Raise UsageError if another user owns the file, who could have put it into a parent directory."""
     if path.stat().st_uid not in {os.geteuid(), 0}:
         msg = f"{path} belongs to another user"
         raise UsageError(msg, hint=f"name it with --config={path} if you trust it, or --no-config")
 
 
 def load_config(path: Path) -> ConfigFile:
-    """Read a file of settings. Raises InputOutputError, UsageError for what it must not hold."""
+    """Read a configuration file. Raises InputOutputError, and UsageError for an invalid file."""
     try:
         with path.open("rb") as stream:
             content = stream.read(_MOST_BYTES + 1)
@@ -218,7 +218,7 @@ def _checked(known: Mapping[str, Setting], key: str, value: object, path: Path, 
         first = setting.choices[0]
         example = first if setting.kind is int else f'"{first}"'
         raise UsageError(msg, hint=f"write {key} = {example}", location=location)
-    # A boolean is an integer to Python.
+    # In Python, a boolean is an integer.
     if type(value) is not setting.kind:
         words, example = {
             str: ("a string", '"text"'),
@@ -234,28 +234,28 @@ def _checked(known: Mapping[str, Setting], key: str, value: object, path: Path, 
 
 
 def _location(path: Path, text: str, key: str) -> str:
-    """Return the line of a key, which the reader of TOML does not tell."""
+    """Return the file and line of a key, because tomllib does not report lines of keys."""
     found = re.search(rf"^\s*\[?[\"']?{re.escape(key)}\b", text, re.MULTILINE)
     return f"{path}:{text.count(chr(10), 0, found.end()) + 1}" if found else str(path)
 
 
 _CONFIG, _NO_CONFIG, _PRINT = "--config=", "--no-config", "--print-config"
-# Words that say something at the beginning only, and to which no setting means anything.
+# Options that are recognized only as the first word, and to which no setting applies.
 _ACTIONS = ("--version", "--help", "-h", "--completion=", "--cmake-dir", "--pkg-config-dir")
-# What the compiler itself takes, and the subcommand that compiles.
+# `build` passes configuration options on; the compiler and `run` take the options of all settings.
 _BUILD = "build"
 _COMPILING = frozenset({"", "run"})
-# These read files of anyone: no file that lies about chooses a program for them, trusted or not.
+# These read untrusted files: a project's configuration file chooses no program for them, even if trusted.
 _READING = frozenset(("check", "explain", "extract", "inspect"))
 
 
 def configured(
     arguments: Sequence[str], environment: Mapping[str, str], directory: Path
 ) -> tuple[str, ...] | None:
-    """Return the arguments with those that nobody gave but a file or a variable; None: all is said.
+    """Return the arguments with the options from files and variables; None after --print-config.
 
-    Raises UsageError for a file or variable that is wrong, or a project's file that chooses programs
-    and is not trusted, InputOutputError for one out of reach.
+    Raises UsageError for an invalid file or variable, and for an untrusted project file that chooses programs;
+    InputOutputError for a file that cannot be read.
     """
     subcommand = _subcommand(arguments)
     if is_step(subcommand) or (arguments and arguments[0].startswith(_ACTIONS)):
@@ -277,7 +277,7 @@ def configured(
     if added and subcommand not in _COMPILING:
         added = _taken_by(subcommand, added)
     check_settings(files, origins, added, environment)
-    # A project has settings of its own, in the directory of its manifest.
+    # `build` reads the settings of the project in the directory of its manifest.
     kept = own if subcommand == _BUILD else ()
     return (*((subcommand,) if subcommand else ()), *kept, *added, *rest, *behind)
 
@@ -288,7 +288,7 @@ def check_settings(
     added: Sequence[str],
     environment: Mapping[str, str],
 ) -> None:
-    """Raise UsageError if a project's file chooses a program by a flag that is added, and is not trusted."""
+    """Raise UsageError if an untrusted project file chooses a program by one of the added options."""
     for file in files:
         if file.is_project and file.programs():
             chosen = {
@@ -299,13 +299,13 @@ def check_settings(
 
 
 def _subcommand(arguments: Sequence[str]) -> str:
-    """Return the subcommand; a step has the form of an option where a compiler cache is to run it."""
+    """Return the subcommand; for a compiler cache, a step is spelled as an option."""
     first = arguments[0] if arguments else ""
     return first if is_step(first) or is_subcommand(first) else ""
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str], tuple[str, ...]]:
-    """Return the options of configuration, the others, and what begins with `--`."""
+    """Return the configuration options, the other arguments before `--`, and the rest."""
     at = list(arguments).index("--") if "--" in arguments else len(arguments)
     own = [word for word in arguments[:at] if _is_own(word)]
     rest = [word for word in arguments[:at] if not _is_own(word)]
@@ -317,6 +317,6 @@ def _is_own(word: str) -> bool:
 
 
 def _taken_by(name: str, added: Sequence[str]) -> tuple[str, ...]:
-    """Return the options that a subcommand knows: a file speaks to all of them."""
+    """Return the options that a subcommand has; settings apply to all subcommands."""
     described = option_subcommand.SUBCOMMANDS[name]
     return tuple(word for word in added if described.find(word) is not None)

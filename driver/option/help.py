@@ -1,4 +1,4 @@
-"""What --help and --version show."""
+"""The output of --help."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WIDTH = 80
 
 
 def render_help(subcommand: Subcommand) -> str:
-    """Return what a subcommand does and takes, for a terminal of 80 columns."""
+    """Return the help of a subcommand, for a terminal of 80 columns."""
     command = f"mlir-offload {subcommand.name}".rstrip()
     starts = ("usage:", *[""] * len(subcommand.usage))
     usage = [
@@ -32,7 +32,7 @@ def render_help(subcommand: Subcommand) -> str:
 
 
 def _lines(label: str, text: str) -> Iterator[str]:
-    """Yield a label and what it means, in two columns; a long label has a line of its own."""
+    """Yield a label and its text in two columns; a long label has a separate line."""
     first, *others = textwrap.wrap(text, _WIDTH - _COLUMN)
     head = f"  {label}"
     if len(head) < _COLUMN:

@@ -1,4 +1,4 @@
-"""The link line: what the linker is given, and which files it names. Compilations without a link load nothing of it."""
+"""Parse the link line and read its inputs. Compilations without a link do not import this module."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _STATIC = {
     **dict.fromkeys(("Bstatic", "dn", "non_shared", "static"), True),
     **dict.fromkeys(("Bdynamic", "dy", "call_shared"), False),
 }
-# Options of linkers whose value is a file to write.
+# Linker options whose value is an output file.
 _WRITES = ("Map", "dependency-file", "out-implib", "time-trace")
 _FOLDER_OPTIONS = frozenset({"-L", "--library-path", "-library-path"})
 _PUSH, _POP = "push-state", "pop-state"
 
 
 class LinkItem(Struct, frozen=True):
-    """One word for the linker, spelled for clang; a file has its path.
+    """One word of the link line in clang's spelling, with the path if it is a file.
 
-    A library `is_whole` between `--whole-archive` and `--no-whole-archive`.
+    A library between `--whole-archive` and `--no-whole-archive` has `is_whole`.
     """
 
     text: str
@@ -41,7 +41,7 @@ class LinkItem(Struct, frozen=True):
 
 
 class _State(Struct):
-    """What an option on the line changes for the files behind it, and what was pushed."""
+    """The state that options set for the files after them: `--whole-archive`, `-static`."""
 
     is_whole: bool = False
     is_static: bool = False
@@ -56,17 +56,16 @@ class _State(Struct):
 
 
 def parse_link_line(link_items: Sequence[str]) -> tuple[LinkItem, ...]:
-    """Return the words of a link line in their order, with the files that they name.
+    """Return the words of a link line in order, with the files that they name.
 
-    `-l` is looked up in the directories of `-L`, which hold for the whole line. Libraries of the
-    system are not looked into: device code is not installed there. A build asks for its line in several places, and
-    looks for its files once: `forget_link_lines` precedes it.
+    `-l` is searched in the directories of `-L`, which apply to the whole line. System libraries are not
+    searched, because device code is not installed there. The result is cached until `forget_link_lines`.
     """
     return _parsed(tuple(link_items), str(Path.cwd()))
 
 
 def forget_link_lines() -> None:
-    """Have the files of all link lines looked for again."""
+    """Clear the cache of link lines."""
     _parsed.cache_clear()
 
 
@@ -76,7 +75,7 @@ def _parsed(link_items: tuple[str, ...], _directory: str) -> tuple[LinkItem, ...
 
 
 def _library_folders(link_items: Sequence[str]) -> Iterator[Path]:
-    """Yield the directories of `-L`, which may be given to the linker as `-Wl,-L,DIRECTORY` too."""
+    """Yield the directories of `-L`, also in the form `-Wl,-L,DIRECTORY`."""
     before = ""
     for word in _words(link_items):
         name = word.removeprefix(_FOR_LINKER)
@@ -90,7 +89,7 @@ def _library_folders(link_items: Sequence[str]) -> Iterator[Path]:
 
 
 def linker_outputs(link_items: Sequence[str]) -> Iterator[Path]:
-    """Yield the files besides its output that the linker is asked to write."""
+    """Yield the files that the linker writes in addition to its output."""
     before = ""
     for word in _words(link_items):
         name = word.removeprefix(_FOR_LINKER).lstrip("-")
@@ -115,7 +114,7 @@ def _items(link_items: Sequence[str], folders: Sequence[Path]) -> Iterator[LinkI
 
 
 def _words(link_items: Sequence[str]) -> Iterator[str]:
-    """Return the items, those of `-Wl,a,b` one by one."""
+    """Yield the items, with `-Wl,a,b` split into `-Wl,a` and `-Wl,b`."""
     for item in link_items:
         if item.startswith(_FOR_LINKER):
             yield from (f"{_FOR_LINKER}{word}" for word in item[len(_FOR_LINKER) :].split(","))
@@ -124,7 +123,7 @@ def _words(link_items: Sequence[str]) -> Iterator[str]:
 
 
 def _file_of(name: str, folders: Sequence[Path], *, is_static: bool) -> Path | None:
-    """Return the file that a word names; None for an option, a library of the system, a symbol."""
+    """Return the file that a word names; None for an option, a system library, or a missing file."""
     if not name.startswith("-"):
         path = Path(name)
         return path if path.is_file() else None
@@ -138,9 +137,9 @@ def _file_of(name: str, folders: Sequence[Path], *, is_static: bool) -> Path | N
 
 
 def read_link_inputs(options: CompileOptions) -> tuple[ObjectContents, ...]:
-    """Look for device code, and calls of MLIR's libraries, in what the link line names, each file once.
+    """Return the offload data, and calls of MLIR's libraries, in the files of the link line, each read once.
 
-    A shared library has had its device link: it registers its own kernels, with its own runtime.
+    In shared libraries, device code is already linked: they register their own kernels with their own runtime.
     """
     wholes: dict[Path, bool] = {}
     for item in parse_link_line(options.link_items):

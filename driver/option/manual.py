@@ -1,4 +1,4 @@
-"""The manual page, in roff, from the same table as --help."""
+"""The manual page in roff, generated from the option table."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ clang spells them; those of the compiler come first, then those of each subcomma
 """
 _STATUS = (
     ("0", "success"),
-    ("1", "the input program is wrong"),
-    ("2", "the command line or a configuration file is wrong"),
+    ("1", "the input program has an error"),
+    ("2", "the command line or a configuration file has an error"),
     ("3", "a tool, library or SDK is missing"),
-    ("4", "parts exist but do not fit"),
+    ("4", "incompatible parts"),
     ("5", "a tool failed"),
-    ("6", "the result does not hold what it must"),
+    ("6", "the result is incomplete"),
     ("7", "a file cannot be read or written"),
     ("130", "interrupted"),
 )
@@ -46,7 +46,7 @@ def render_manual() -> str:
         for line in subcommand.usage
     ]
     compiler = subcommands[""]
-    # Groups that every subcommand has are shown once.
+    # Groups that all subcommands share are printed once.
     return "".join(
         (
             _HEAD,
@@ -105,7 +105,7 @@ def _files() -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Return a line of text, which begins with no control character."""
+    """Return a line of text that does not begin with a control character."""
     escaped = _roff(text)
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 

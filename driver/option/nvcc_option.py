@@ -1,4 +1,4 @@
-"""Options of nvcc that no row of ours has: taken for ours, without effect, or rejected, by a table."""
+"""Options of nvcc without a row: translated, ignored or rejected, according to a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ANY = "*"
 
 
 class NvccOption(Struct, frozen=True):
-    """An option of nvcc: its names, its value, and what becomes of it."""
+    """An option of nvcc: its names, its value, and its treatment."""
 
     names: tuple[str, ...]
     value: str = ""
@@ -36,19 +36,19 @@ def nvcc_options() -> tuple[NvccOption, ...]:
 
 
 def nvcc_source() -> str:
-    """Return the command whose output the table has."""
+    """Return the command that printed the options of the table."""
     return str(_table()["source"])
 
 
 def options_of_the_same_name() -> tuple[str, ...]:
-    """Return the long options of nvcc that are ours or clang's too."""
+    """Return the long options of nvcc that this driver or clang also has."""
     return tuple(_table()["same"].split())
 
 
 def take(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions | None:
-    """Return the options with an option of nvcc; None for another one. Raises UsageError.
+    """Return the options with an option of nvcc applied; None if it is not one. Raises UsageError.
 
-    `taken_for` is what it says in our words, still to be read.
+    Its translation is in `taken_for`, still to be read.
     """
     row, name = _find(argument)
     if row is None:
@@ -83,7 +83,7 @@ def _by_name() -> Mapping[str, NvccOption]:
 
 
 def _find(argument: str) -> tuple[NvccOption | None, str]:
-    """Return the row of an argument, and its name without a value. `-t4` has the value joined."""
+    """Return the row of an argument, and the name without its value. `-t4` has a joined value."""
     name = argument.partition("=")[0]
     if name.startswith("-t") and name[2:].isdecimal():
         name = "-t"
@@ -91,7 +91,7 @@ def _find(argument: str) -> tuple[NvccOption | None, str]:
 
 
 def _given(row: NvccOption, name: str, argument: str, rest: list[str]) -> tuple[str, str]:
-    """Return an option as it was given, and its value, which may be the next word."""
+    """Return an option as spelled, and its value, which may be the next word."""
     if not row.value:
         return argument, ""
     if argument != name:
@@ -104,7 +104,7 @@ def _given(row: NvccOption, name: str, argument: str, rest: list[str]) -> tuple[
 
 
 def _words(row: NvccOption, given: str, value: str) -> Iterator[str]:
-    """Yield what an option is in our words. Raises UsageError for a value that it does not have."""
+    """Yield the translation of an option. Raises UsageError for an unknown value."""
     template = row.ours or ""
     if isinstance(template, Mapping):
         if value not in template and _ANY not in template:

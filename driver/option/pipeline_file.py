@@ -1,4 +1,4 @@
-"""Pipelines that a user keeps in a file: `--pipeline=FILE.yaml`."""
+"""Pipelines in a file of the user: `--pipeline=FILE.yaml`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MOST_BYTES = 1 << 20
 
 
 def read_pipeline(text: str) -> InputPipeline:
-    """Return what the value of `--pipeline=` asks for: a name, passes, or a file.
+    """Return the pipeline of a `--pipeline=` value: a name, a list of passes, or a file.
 
-    Raises UsageError where it is none of these, InputOutputError where the file cannot be read.
+    Raises UsageError for an invalid value or file, InputOutputError if the file cannot be read.
     """
     if Path(text).suffix not in PIPELINE_SUFFIXES:
         return parse_pipeline(text)
@@ -34,7 +34,7 @@ def read_pipeline(text: str) -> InputPipeline:
         if not plugin.is_file():
             msg = f"{plugin}: no such file"
             raise InputOutputError(
-                msg, hint="plugins: are named relative to it", location=str(path)
+                msg, hint="paths in plugins: are relative to this file", location=str(path)
             )
     passes = _texts(content, "passes", path)
     check_passes(passes, str(path))
@@ -46,7 +46,7 @@ def read_pipeline(text: str) -> InputPipeline:
 
 
 def pipeline_paths(text: str) -> tuple[Path, ...]:
-    """Return the files that a value of `--pipeline=` names, as far as they can be read."""
+    """Return the files that a `--pipeline=` value names. Raises UsageError, InputOutputError."""
     return read_pipeline(text).files if text else ()
 
 

@@ -1,4 +1,4 @@
-"""Response files: `@FILE` on the command line, and long command lines handed on through one."""
+"""Response files: `@FILE` arguments, and passing long command lines through one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlir_offload.toolchain.errors import InputOutputError, UsageError
 from mlir_offload.toolchain.process import Command
 
 _FILE = re.compile(r"(-Wl,)?@(.+)", re.DOTALL)
-# GCC's limit; it also ends the doubling of files that name others twice.
+# GCC's limit; it also stops files that include others twice from growing exponentially.
 _MAX_FILES = 2000
 _MAX_BYTES = 1 << 26
 _TOKEN = re.compile(
@@ -25,15 +25,15 @@ _PIECE = re.compile(
     r"""\\(.)|"((?:[^"\\]|\\.)*)"?|'((?:[^'\\]|\\.)*)'?|([^"'\\]+|\\\Z)""", re.DOTALL
 )
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-# Kernels take an argument of up to 32 pages, and give all of them and the environment a limit.
+# Linux limits one argument to 32 pages, and the sum of all arguments and the environment.
 _MAX_ARGUMENT_BYTES = 32 * 4096 - 1
 
 
 def expand_arguments(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
-    """Return the arguments with the content of each `@FILE` in its place, up to a `--`; and the files.
+    """Return the arguments with each `@FILE` before `--` replaced by its content; and the files.
 
-    What `-Wl,@FILE` names is for the linker. Names in a file are relative to the current directory, as for clang. Raises InputOutputError for
-    a file that cannot be read, UsageError for one that names itself.
+    The words of `-Wl,@FILE` are for the linker. As in clang, names in a file are relative to the current
+    directory. Raises InputOutputError for an unreadable file, UsageError for one that includes itself.
     """
     expanded: list[str] = []
     open_files: dict[str, Iterator[str]] = {"": iter(arguments)}
@@ -69,7 +69,7 @@ def _check_nesting(word: str, *, is_open: bool, read: int) -> None:
 
 
 def _read(name: str) -> str:
-    """Return the text of a response file: UTF-16 with a byte order mark, else bytes as in argv."""
+    """Return the text of a response file: UTF-16 if it has a byte order mark, otherwise bytes as in argv."""
     try:
         with Path(name).open("rb") as stream:
             content = stream.read(_MAX_BYTES + 1)
@@ -91,10 +91,10 @@ def _read(name: str) -> str:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the arguments in a response file, quoted as GCC and clang read them.
+    """Return the arguments in a response file, with the quoting of GCC and clang.
 
-    A backslash may precede any character, inside quotes of both kinds too; the last character
-    of a file may be one that represents itself.
+    A backslash escapes any character, also inside single and double quotes. A backslash at the end of the file
+    is literal.
     """
     return ["".join(map(_unquoted, _PIECE.finditer(token[0]))) for token in _TOKEN.finditer(text)]
 
@@ -108,12 +108,12 @@ def _unquoted(piece: re.Match[str]) -> str:
 
 
 def quote_word(argument: str) -> str:
-    """Return an argument as a response file spells it."""
+    """Return an argument quoted for a response file."""
     return '"' + re.sub(r'(["\\])', r"\\\1", argument) + '"'
 
 
 def fit(command: Command, place: Path) -> Command:
-    """Return the command, its arguments in the file `place` where they are too long for a call."""
+    """Return the command, with its arguments in a response file `place` if they are too long for exec."""
     if not _is_too_long(command):
         return command
     text = "\n".join(map(quote_word, command.argv[1:]))
@@ -122,8 +122,8 @@ def fit(command: Command, place: Path) -> Command:
 
 
 def _is_too_long(command: Command) -> bool:
-    """Say whether the arguments take more than half of what the system grants with the environment."""
+    """Return whether the arguments take more than half of the limit for arguments and environment."""
     sizes = [len(os.fsencode(argument)) + 1 for argument in command.argv]
     limit = os.sysconf("SC_ARG_MAX") // 2
-    # Each argument has a pointer too.
+    # The kernel also counts a pointer for each argument.
     return max(sizes) > _MAX_ARGUMENT_BYTES or sum(sizes) + 8 * len(sizes) > limit

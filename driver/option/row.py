@@ -1,6 +1,6 @@
-"""What one row of the option table says: an option, once, for every reader of the table; a word, read by a table.
+"""The rows of the option table, shared by all of its readers, and the lookup of a word in a table.
 
-For a word that nothing knows, what the user may have meant by it.
+For an unknown word, the hint suggests a similar known one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _SHORT = len("-fx")
 
 
 class Setting(Struct, frozen=True):
-    """A key of the configuration files, the option that it represents, and the variables that mean the same.
+    """A key of the configuration files, the option that it sets, and the environment variables for it.
 
-    `on` and `off` are the options of a switch. Only `build` takes what `is_of_build`. What `is_read_elsewhere` is read from the environment
-    where it is used: a variable keeps the files from saying anything else. The table fills in `option`
-    and `choices`, unless the row says otherwise.
+    `option` and `off` are the options that turn a switch on and off. `is_of_build` restricts a setting to `build`.
+    If `is_read_elsewhere`, its variables are read where they are used; here they only override the files. The table
+    fills in `option` and `choices`, unless the row sets them.
     """
 
     key: str
@@ -54,23 +54,23 @@ class Setting(Struct, frozen=True):
 
 
 class Option(Struct, frozen=True):
-    """An option: its spellings, its values, what it means, and how each reader of the table takes it.
+    """An option: its spellings, its values, its help, and its use by each reader of the table.
 
-    names: as the user writes them; with `=` or `,` at the end the value is joined (after two dashes it
-    may be the next word too); with a value and without such an end it is joined or the next word.
-    value: what represents the value. values: the words to choose from, or where they come from: archs,
+    names: the spellings. If a spelling ends with `=` or `,`, the value is joined (after two dashes it may be
+    the next word too). Otherwise the value is joined or the next word.
+    value: the placeholder for the value. values: the words to choose from, or their source: archs,
     releases, files, directories. path: what the value names: input, output, folder, library, pipeline
-    (a .yaml file is one), keyed (KEY=FILE), tool (a place of this machine).
+    (a .yaml file is one), keyed (KEY=FILE), tool (a path on this host).
     program: whether the value names a program, for which a project needs trust: always, place (unless
-    it is a release), path (if it has a slash).
-    is_closed: whether there are no other values. does: what the parser of the compiler does with the
-    value. says: what the parser of the options of messages does. to, kind, is_repeated: the parameter of
+    it is a release), path (if it contains a slash).
+    is_closed: whether `values` is complete. does: the function that applies the value to the compile options.
+    says: the function that applies it to the message options. to, kind, is_repeated: the parameter of
     a subcommand's function; `keyed` is an option with a key and then a value, `separate` one whose
-    value is the next word only, `prefix` one of several names.
-    setting: the key by which configuration may set it.
-    inputs: what it applies to, where that is not all: mlir, c, link, preprocessor (C and C++).
-    doc: what the reference page says, where that is more than the help.
-    in_key: whether it decides what comes out, for the key of a compiler cache.
+    value is only the next word, `prefix` one of several names.
+    setting: the configuration key of the option.
+    inputs: the inputs that it applies to, if not all: mlir, c, link, preprocessor (C and C++).
+    doc: the text of the reference page, if longer than the help.
+    in_key: whether it affects the output, and thus the key of a compiler cache.
     """
 
     names: tuple[str, ...]
@@ -92,7 +92,7 @@ class Option(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Return the option as a person reads it, with its value."""
+        """Return the spellings with the value, for help."""
         return ", ".join(self.spelled(name) for name in self.names)
 
     def spelled(self, name: str) -> str:
@@ -102,7 +102,7 @@ class Option(Struct, frozen=True):
         return f"{name}{self.value}" if is_joined(name) else f"{name} {self.value}"
 
     def takes_value(self, name: str) -> bool:
-        """Return whether this spelling has a value; where one has it joined, no other has it."""
+        """Return whether this spelling has a value; if one spelling has a joined value, the others have none."""
         return is_joined(name) or (bool(self.value) and not any(map(is_joined, self.names)))
 
 
@@ -112,14 +112,14 @@ def is_joined(name: str) -> bool:
 
 
 class Group(Struct, frozen=True):
-    """Options under one heading."""
+    """Options under a common heading."""
 
     title: str
     rows: tuple[Option, ...]
 
 
 class Subcommand:
-    """What a subcommand does and takes; the compiler itself has no name.
+    """A subcommand and its options. The compiler itself has an empty name.
 
     `run` is the module and function of mlir_offload.driver that run it.
     """
@@ -133,7 +133,7 @@ class Subcommand:
         usage: tuple[str, ...],
         groups: tuple[Group, ...],
     ) -> None:
-        """Describe a subcommand, in a line for the list of all and in a sentence."""
+        """Set the fields; `line` is for the list of subcommands, `summary` for its help."""
         self.name, self.run, self.line, self.summary = name, run, line, summary
         self.usage, self.groups = usage, groups
 
@@ -160,10 +160,10 @@ class Subcommand:
         return self._exact[name]
 
     def find(self, word: str) -> tuple[Option, str] | None:
-        """Return the row of a word of the command line, and the option as the row spells it."""
+        """Return the row of a command-line word, and the matching spelling; None if there is none."""
         if word in self._exact:
             return self._exact[word], word
-        # An option with its value as one word, as options are handed on.
+        # An option and its separate value in one string, as recorded in `spelled`.
         name, space, _ = word.partition(" ")
         if space and name in self._exact and self._exact[name].kind == "separate":
             return self._exact[name], f"{name} "
@@ -191,9 +191,9 @@ class Subcommand:
 
 
 def read_option(table: Subcommand, word: str, rest: list[str]) -> tuple[Option, str, str]:
-    """Return the row of an option, its spelling, and its value: joined, or the next of the rest.
+    """Return the row of an option, its spelling, and its value: joined, or the next word of `rest`.
 
-    Raises UsageError for an unknown option, a missing value, and one that cannot be chosen.
+    Raises UsageError for an unknown option, a missing value, and a value that is not among the choices.
     """
     found = table.find(word)
     if found is None:
@@ -225,7 +225,7 @@ def unknown_option(table: Subcommand, word: str) -> UsageError:
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = _LIKE_WORD) -> str:
-    """Return the known word that is most like another; empty where none is."""
+    """Return the most similar known word; empty if there is none."""
     import difflib
 
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
@@ -233,14 +233,14 @@ def nearest(word: str, known: Iterable[str], cutoff: float = _LIKE_WORD) -> str:
 
 
 def value_hint(word: str, known: Iterable[str]) -> str:
-    """Return the hint for a value that is none of those to choose from."""
+    """Return the hint for an unknown value."""
     names = list(known)
     near = nearest(word, names)
     return f"did you mean '{near}'?" if near else f"use one of {', '.join(names)}"
 
 
 def option_hint(argument: str, described: Subcommand) -> str:
-    """Return the hint for an option that a subcommand, or the compiler, does not have."""
+    """Return the hint for an unknown option of a subcommand or of the compiler."""
     own = (name for row in described.rows for name in row.names)
     plain = {name.rstrip("=,"): name for name in own}
     word = argument.partition("=")[0]

@@ -12,12 +12,12 @@ from mlir_offload.toolchain.errors import UsageError
 
 
 def _taken(*names: str) -> tuple[Option, ...]:
-    """Return rows of the compiler that a subcommand takes too."""
+    """Return rows of the compiler that a subcommand shares."""
     return tuple(table.COMPILER.named(name) for name in names)
 
 
 def _changed(name: str, text: str, to: str = "", **changes: str) -> Option:
-    """Return a row of the compiler with another help text, for a function's parameter."""
+    """Return a row of the compiler with another help text, for a parameter of a function."""
     return replace(table.COMPILER.named(name), help=text, to=to, doc="", **changes)
 
 
@@ -26,7 +26,7 @@ _KEPT = _taken("-j", "-save-temps=", "-save-temps", "-###")
 _JSON = Option(("--json",), "print JSON, as --print-schema describes it", to="as_json")
 _HTML = Option(
     ("--html",),
-    "write a page that a browser shows",
+    "write an HTML page",
     value="FILE",
     values="files",
     path="output",
@@ -38,7 +38,7 @@ _KINDS = ("cuda", "hip", "openmp", "sycl")
 
 
 def _places(llvm: str, cuda: str, rocm: str) -> tuple[Option, ...]:
-    """Return the places of tools that a function takes as text."""
+    """Return the options for the paths of LLVM, CUDA and ROCm, with these help texts."""
     return (
         Option(("--llvm",), llvm, value="N|PATH", values="releases", program="place", to="llvm"),
         Option(
@@ -63,18 +63,18 @@ def _places(llvm: str, cuda: str, rocm: str) -> tuple[Option, ...]:
 # fmt: off
 _BUILD = (
     Option(("-j",), "steps to run at the same time", value="N", kind="count", to="jobs"),
-    Option(("--keep-going", "-k"), "do all that can be done", to="keeps_going"),
-    Option(("--resume",), "repeat only what is not there; every build does"),
-    Option(("--variant",), "build this one only; several times", value="NAME", to="variants", is_repeated=True),
-    Option(("--report",), "write what was done, as JSON", value="FILE", values="files", path="output", kind="path", to="report"),
-    Option(("--trace",), "write when it was done, for Perfetto or chrome://tracing", value="FILE", values="files", path="output", kind="path", to="trace"),
-    Option(("--timeline",), "write when it was done, as a page", value="FILE", values="files", path="output", kind="path", to="timeline"),
-    Option(("-n", "--dry-run"), "show what would run, and run nothing", to="dry_run"),
-    Option(("--clean",), "remove what was built", to="clean"),
-    Option(("--prune",), "remove what the manifest no longer names", to="prune"),
-    Option(("--emit",), "write such a file instead", value="FORM", values=("ninja", "make", "compile_commands"), kind="choice", to="emit"),
-    Option(("-o", "--output"), "where --emit writes; - for the standard output", value="FILE", values="files", path="output", kind="path", to="output"),
-    Option(("--store",), "keep results; builds may share it", value="DIR", values="directories", kind="path", to="store"),
+    Option(("--keep-going", "-k"), "after a failure, run the independent steps", to="keeps_going"),
+    Option(("--resume",), "no effect; every build resumes"),
+    Option(("--variant",), "build this variant only; repeatable", value="NAME", to="variants", is_repeated=True),
+    Option(("--report",), "write a report of the steps as JSON", value="FILE", values="files", path="output", kind="path", to="report"),
+    Option(("--trace",), "write the times of steps for chrome://tracing", value="FILE", values="files", path="output", kind="path", to="trace"),
+    Option(("--timeline",), "write the times of steps as an HTML page", value="FILE", values="files", path="output", kind="path", to="timeline"),
+    Option(("-n", "--dry-run"), "print the steps that would run; run none", to="dry_run"),
+    Option(("--clean",), "remove the outputs", to="clean"),
+    Option(("--prune",), "remove outputs not in the manifest", to="prune"),
+    Option(("--emit",), "write a build file and run nothing", value="FORM", values=("ninja", "make", "compile_commands"), kind="choice", to="emit"),
+    Option(("-o", "--output"), "the output of --emit; - for standard output", value="FILE", values="files", path="output", kind="path", to="output"),
+    Option(("--store",), "share results with other builds", value="DIR", values="directories", kind="path", to="store"),
     *table.REMOTE,
     Option(("--launcher",), "as for the compiler", value="COMMAND", program="always", to="launcher"),
     Option(("--cache",), "as for the compiler", to="cache"),
@@ -85,15 +85,15 @@ _BUNDLE = (
     _changed("--offload-arch=", "comma-separated: sm_NN, gfxNNN, host (default)"),
     _changed("--llvm=", "the lowering LLVM"),
     _changed("--for-clang=", "the linking LLVM", value="N|any"),
-    Option(("--with-device-libs",), "put libdevice in where kernels call it"),
-    _changed("--cuda-path=", "the CUDA to take libdevice from"),
+    Option(("--with-device-libs",), "include libdevice if a kernel calls it"),
+    _changed("--cuda-path=", "the CUDA toolkit with libdevice"),
     *_CODE,
     *_taken("-ffile-prefix-map=", "-fdebug-prefix-map="),
     *_KEPT,
 )
 _LINK = (
     _changed("-o", "the output"),
-    _changed("-c", "make objects of the bundle"),
+    _changed("-c", "compile the bundle to objects"),
     *_taken("-shared"),
     _changed("--llvm=", "the linking LLVM"),
     *_taken("--cuda-path=", "--rocm-path=", "-march="),
@@ -114,8 +114,8 @@ _EXTRACT = (
     Option(("--arch",), "architecture", value="ARCH", values="archs", to="arch"),
     Option(("--kernel",), "images that define this kernel", value="NAME", to="kernel"),
     Option(("--image-kind",), "format: bitcode, cubin, ptx, object, fatbinary...", value="FORM", to="image_kind"),
-    Option(("--list",), "show what would be taken", to="only_list"),
-    Option(("-o", "--output"), "DIRECTORY/, or the file where one image fits", value="PLACE", values="files", path="output", to="output"),
+    Option(("--list",), "list the files without writing them", to="only_list"),
+    Option(("-o", "--output"), "DIRECTORY/, or a file if one image matches", value="PLACE", values="files", path="output", to="output"),
 )
 _PACKAGE = (
     Option(("--image=",), "an image: file=, triple=, arch=, kind=, and others", value="KEY=VALUE,...", to="images", is_repeated=True),
@@ -126,27 +126,27 @@ _PACKAGE = (
 )
 _CHECK = (
     *_places("LLVM (default: the newest complete one)", "the CUDA toolkit", "the ROCm device libraries"),
-    Option(("--for-clang",), "that release, installed or not", value="N", values="releases", to="for_clang"),
+    Option(("--for-clang",), "check for this release, installed or not", value="N", values="releases", to="for_clang"),
     Option(("--driver",), "NVIDIA's driver, as nvidia-smi prints it", value="VERSION", to="driver"),
     Option(("-Werror",), "warnings are errors"),
 )
 _TRUST = (
-    Option(("--list",), "show what is trusted", to="only_list"),
-    Option(("--revoke",), "trust it no longer", to="revoke"),
+    Option(("--list",), "list trusted files", to="only_list"),
+    Option(("--revoke",), "revoke the trust", to="revoke"),
 )
 _LEARN = (
-    Option(("--llvm",), "the release or prefix to ask", value="N|PATH", values="releases", program="place", to="llvm"),
-    Option(("--json",), "print JSON, as MLIR_OFFLOAD_LEARNED takes it", to="as_json"),
+    Option(("--llvm",), "the release or prefix to probe", value="N|PATH", values="releases", program="place", to="llvm"),
+    Option(("--json",), "print JSON for MLIR_OFFLOAD_LEARNED", to="as_json"),
     Option(("--patch",), "print a patch to the tables of this project", to="patch"),
 )
 _DOCTOR = (
-    Option(("--quick",), "try the default combination only", to="quick"),
-    Option(("--kind",), "try this offload kind only; several times", value="KIND", values=_KINDS, to="kinds", is_repeated=True),
-    Option(("-j",), "trials at the same time", value="N", kind="count", to="jobs"),
-    Option(("--timeout",), "for each program (default: 120)", value="SECONDS", kind="seconds", to="timeout"),
-    *_places("a release or prefix to be the default", "the CUDA toolkit to try", "the ROCm installation to try"),
+    Option(("--quick",), "test the default combination only", to="quick"),
+    Option(("--kind",), "test this offload kind only; repeatable", value="KIND", values=_KINDS, to="kinds", is_repeated=True),
+    Option(("-j",), "concurrent tests", value="N", kind="count", to="jobs"),
+    Option(("--timeout",), "limit for each program (default: 120)", value="SECONDS", kind="seconds", to="timeout"),
+    *_places("the default release or prefix", "the CUDA toolkit to test", "the ROCm installation to test"),
 )
-_TOOLCHAINS = _places("a release or prefix to look at first", "a CUDA toolkit to look at", "a ROCm installation to look at")
+_TOOLCHAINS = _places("the first release or prefix to search", "a CUDA toolkit to search", "a ROCm installation to search")
 # fmt: on
 
 
@@ -166,8 +166,8 @@ _ALL = (
     Subcommand(
         "build",
         "project.subcommand:build_project",
-        "compile and link what offload.yaml names",
-        "Compile and link all that a manifest names, as far as it is out of date.",
+        "build the targets of offload.yaml",
+        "Build the targets of a manifest; run only the steps that are out of date.",
         ("[options] [offload.yaml]",),
         _with(Group("build", _BUILD)),
     ),
@@ -175,7 +175,7 @@ _ALL = (
         "bundle",
         "bundle.subcommand:bundle",
         "lower MLIR for a link on another machine",
-        "Lower MLIR, to be compiled and linked on a machine that has no MLIR.",
+        "Lower MLIR, to compile and link it on a machine without MLIR.",
         ("[options] FILE... -o FILE.mob",),
         _with(Group("bundle", _BUNDLE)),
     ),
@@ -183,7 +183,7 @@ _ALL = (
         "link",
         "bundle.link:link_bundles",
         "compile and link bundles from another machine",
-        "Compile and link bundles from elsewhere; say first what is missing here.",
+        "Check that this machine has all requirements of the bundles, then compile and link them.",
         ("[options] FILE.mob... [FILE...] -o FILE",),
         _with(Group("link", _LINK)),
     ),
@@ -191,22 +191,22 @@ _ALL = (
         "inspect",
         "inspect.subcommand:run_inspect",
         "show device images, kernels and entries",
-        "Show device images, kernels and entries of files, and what is wrong with them.",
+        "Show device images, kernels and entries of files, and report inconsistencies.",
         ("[options] FILE...",),
         _with(Group("output", _INSPECT)),
     ),
     Subcommand(
         "extract",
         "extract:run_extract",
-        "take device images out of a file",
-        "Take device images out of a file: all, or those that fit every option.",
+        "extract device images from a file",
+        "Extract device images from a file: all, or those that match every option.",
         ("[options] FILE [-o PLACE]",),
         _with(Group("images", _EXTRACT)),
     ),
     Subcommand(
         "package",
         "package:package",
-        "put device images into one offload binary",
+        "package device images into one offload binary",
         "Package device images into one offload binary; reject those that a link would drop.",
         (
             "--image=KEY=VALUE,... [--for-clang=N] -o FILE",
@@ -249,8 +249,8 @@ _ALL = (
     Subcommand(
         "trust",
         "trust:run_trust",
-        "let the settings of a project choose programs",
-        "Let the settings of a project choose programs: mlir-offload.toml, offload.yaml.",
+        "allow the settings of a project to select programs",
+        "Allow mlir-offload.toml and offload.yaml of a project to select programs.",
         ("[options] [DIRECTORY|FILE...]",),
         _with(Group("trust", _TRUST)),
     ),
@@ -258,15 +258,15 @@ _ALL = (
         "learn",
         "learn:run_learn",
         "probe an LLVM that the tables do not cover",
-        "Show what the tools of an LLVM tell of its release, next to the nearest release that is known.",
+        "Probe the tools of an LLVM, and compare the result with the nearest measured release.",
         ("[options]",),
         _with(Group("learn", _LEARN)),
     ),
     Subcommand(
         "doctor",
         "doctor.subcommand:run_doctor",
-        "try the installed tools with a small program",
-        "Try every combination of the LLVM, CUDA and ROCm found with a small program.",
+        "test the installed tools with a small program",
+        "Test all combinations of the installed LLVM, CUDA and ROCm with a small program.",
         ("[options]",),
         _with(Group("trials", _DOCTOR), Group("output", (_JSON, _HTML, _SCHEMA))),
     ),

@@ -1,7 +1,7 @@
 """The options of the compiler, each declared once, and those that every subcommand takes.
 
 Parser, configuration, trust, --help, completion, the manual page and the tables of the documentation
-are made of these rows: a new option is a row, and the code that uses its value.
+are generated from these rows. A new option requires a row and the code that uses its value.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ NVIDIA, CLANG, C = "for NVIDIA GPUs", "as for clang", "for C and C++ inputs"
 
 # fmt: off
 MESSAGES = Group("messages", (
-    Option(("-v", "--verbose"), "show each step and all output", does=action.put(verbose=True), to="is_verbose", in_key=False, doc="show each step, and all that the tools print"),
+    Option(("-v", "--verbose"), "print each step and all output", does=action.put(verbose=True), to="is_verbose", in_key=False, doc="print each step and the complete output of the tools"),
     Option(("-q",), "print errors only", says=report.be_quiet, setting=Setting("quiet", bool, "false")),
-    Option(("--message-format=",), "text, json, sarif or github (annotations)", value="FORM", values=("text", "json", "sarif", "github"), says=report.choose_format, setting=Setting("message-format", str, "text", ("MLIR_OFFLOAD_MESSAGE_FORMAT",)), doc="the form of messages: `text`, `json`, `sarif`, `github`, see [diagnostics.md](diagnostics.md)"),
-    Option(("--message-file=",), "messages of that form to FILE; text to stderr", value="FILE", values="files", path="output", says=report.choose_file),
+    Option(("--message-format=",), "text, json, sarif or github (annotations)", value="FORM", values=("text", "json", "sarif", "github"), says=report.choose_format, setting=Setting("message-format", str, "text", ("MLIR_OFFLOAD_MESSAGE_FORMAT",)), doc="the format of messages: `text`, `json`, `sarif`, `github`, see [diagnostics.md](diagnostics.md)"),
+    Option(("--message-file=",), "write messages in that format to FILE, text to stderr", value="FILE", values="files", path="output", says=report.choose_file),
     Option(("-Wno-",), "disable a rule", value="RULE", says=report.hide_rule, does=action.compiler_argument("-Wno-"), doc="disable a [rule](diagnostics.md#rules); other names are passed to clang"),
     Option(("-Werror=",), "treat warnings of a rule as errors", value="RULE", says=report.raise_rule, does=action.compiler_argument("-Werror="), doc="treat warnings of a [rule](diagnostics.md#rules) as errors; `-Werror` treats all warnings as errors"),
     Option(("-fdiagnostics-color=",), "colors: auto, always or never", value="WHEN", values=("auto", "always", "never"), says=report.choose_color, setting=Setting("color", str, "auto", ("NO_COLOR", "CLICOLOR_FORCE"), is_read_elsewhere=True)),
@@ -70,11 +70,11 @@ OUTPUT = Group("output", (
     Option(("-fno-PIC", "-fno-pic", "-fno-PIE", "-fno-pie"), "generate code for fixed addresses", does=action.position("-fno-pic")),
     Option(("-save-temps=", "--save-temps="), "keep intermediate files; obj: next to the output", value="DIR", values="directories", path="output", does=action.save_temps, doc="keep the intermediate files in `DIR`; `cwd`: in `mlir-offload-temps`; `obj`: in `mlir-offload-temps` next to the output"),
     Option(("-save-temps", "--save-temps"), "keep intermediate files in mlir-offload-temps", path="output", does=action.save_temps, doc="keep the intermediate files in `mlir-offload-temps`"),
-    Option(("--emit-header=",), "declare the functions for C; alone, make nothing else", value="FILE.h", values="files", path="output", does=action.path("header"), doc="declare the functions with `llvm.emit_c_interface` for C and C++ ([calling](../howto/call-from-c-cpp-python.md)); with only `.mlir` inputs and none of `-o`, `-c`, `-S`, `-emit-llvm`, `-shared`, make nothing else"),
+    Option(("--emit-header=",), "write a C header of the functions; alone, only this", value="FILE.h", values="files", path="output", does=action.path("header"), doc="declare the functions with `llvm.emit_c_interface` for C and C++ ([calling](../howto/call-from-c-cpp-python.md)); with only `.mlir` inputs and none of `-o`, `-c`, `-S`, `-emit-llvm`, `-shared`, write nothing else"),
 ))
 DEVICES = Group("devices", (
-    Option(("--offload-arch=",), "comma-separated: sm_NN, gfxNNN, spirv64, host", value="LIST", values="archs", does=action.offload_arch, setting=Setting("offload-arch", tuple, "the GPU of this machine, else host", ("MLIR_OFFLOAD_ARCH",)), doc="the devices: `sm_NN` (NVIDIA), `gfxNNN` with optional features as in `gfx90a:xnack+` (AMD), `spirv64` (OpenCL), `host` (the CPU), `native` (the GPUs of this machine). A list with commas, and the option may be repeated. Default: the GPU of this machine, else the CPU; the driver says which"),
-    Option(("--device-code=",), "bitcode (device LTO), object (by ptxas), auto", value="FORM", values=("auto", "bitcode", "object"), is_closed=True, does=action.device_code, setting=Setting("device-code", str, "auto"), doc="GPU code as `bitcode`, optimized over all files at the link; as `object`, assembled by ptxas; or `auto` (the default): bitcode with `-c` and with CUDA C++ or HIP C++, object where one call compiles and links"),
+    Option(("--offload-arch=",), "comma-separated: sm_NN, gfxNNN, spirv64, host", value="LIST", values="archs", does=action.offload_arch, setting=Setting("offload-arch", tuple, "the GPU of this machine, else host", ("MLIR_OFFLOAD_ARCH",)), doc="the devices: `sm_NN` (NVIDIA), `gfxNNN` with optional features as in `gfx90a:xnack+` (AMD), `spirv64` (OpenCL), `host` (the CPU), `native` (the GPUs of this machine). A list with commas, and the option may be repeated. Default: the GPU of this machine, else the CPU; the driver prints it"),
+    Option(("--device-code=",), "bitcode (device LTO), object (by ptxas), auto", value="FORM", values=("auto", "bitcode", "object"), is_closed=True, does=action.device_code, setting=Setting("device-code", str, "auto"), doc="GPU code as `bitcode`, optimized over all files at the link; as `object`, assembled by ptxas; or `auto` (the default): bitcode with `-c` and with CUDA C++ or HIP C++, object if one invocation compiles and links"),
     Option(("-fgpu-rdc", "-fcuda-rdc"), "generate relocatable device code", does=action.put(gpu_rdc=True), doc="generate relocatable device code: other files can call public functions of a `gpu.module` ([code forms](device-code.md))"),
     Option(("-fno-gpu-rdc", "-fno-cuda-rdc"), "link the device code into each object", does=action.put(gpu_rdc=False), doc="link the device code and the runtime into each object; any linker accepts it"),
     Option(("--embed-runtime",), "embed the runtime, so that clang links the output", does=action.put(embed_runtime=True), doc="with `-c`, `-S` or `-emit-llvm`: embed the runtime, so that clang links the output without mlir-offload ([code forms](device-code.md#linking-with-clang))"),
@@ -101,12 +101,12 @@ TOOLS = Group("tools", (
     Option(("--llvm=",), "LLVM (default: the newest complete one)", value="N|PATH", values="releases", path="tool", program="place", does=action.store("llvm"), setting=Setting("llvm", str, "the newest complete release", ("MLIR_OFFLOAD_LLVM",), is_path=True, is_read_elsewhere=True), doc="the LLVM release (`22`) or installation (`/opt/llvm`). Default: the newest complete one found"),
     Option(("--cuda-path=",), "the CUDA toolkit; none", value="DIR", values="directories", path="tool", program="always", does=action.store("cuda_path"), setting=Setting("cuda-path", str, "the newest toolkit found", ("CUDA_PATH", "CUDA_HOME"), is_path=True, is_read_elsewhere=True), doc="the CUDA toolkit; `none`: no toolkit. Bitcode (`-emit-llvm`, `-c --device-code=bitcode`) needs none, except for kernels that call libdevice, and may be for GPUs that the installed ptxas does not know"),
     Option(("--rocm-path=",), "the ROCm installation", value="DIR", values="directories", path="tool", program="always", does=action.store("rocm_path"), setting=Setting("rocm-path", str, "found", ("ROCM_PATH",), is_path=True, is_read_elsewhere=True)),
-    Option(("--mlir-opt=",), "an mlir-opt of your own, with your dialects", value="FILE", values="files", path="tool", program="always", does=action.store("mlir_opt"), inputs="mlir", doc="an `mlir-opt` of your own, which has your dialects and passes; of the lowering LLVM"),
-    Option(("--mlir-translate=",), "an mlir-translate of your own", value="FILE", values="files", path="tool", program="always", does=action.store("mlir_translate"), inputs="mlir"),
+    Option(("--mlir-opt=",), "your own mlir-opt, with your dialects", value="FILE", values="files", path="tool", program="always", does=action.store("mlir_opt"), inputs="mlir", doc="your own `mlir-opt`, with your dialects and passes, built from the lowering LLVM"),
+    Option(("--mlir-translate=",), "your own mlir-translate", value="FILE", values="files", path="tool", program="always", does=action.store("mlir_translate"), inputs="mlir"),
     *(Option((f"{name}=",), "a library for mlir-opt", value="FILE", values="files", path="input", program="always", does=action.mlir_plugin(name), inputs="mlir", doc="a library with dialects, with passes, for mlir-opt as it reads the program") for name in ("--load-dialect-plugin", "--load-pass-plugin")),
 ))
 CODE = Group("code", (
-    Option(("--pipeline=",), "gpu, linalg, none, FILE.yaml, or passes to run first", value="PIPELINE", values=("gpu", "linalg", "none"), path="pipeline", does=action.pipeline, inputs="mlir", doc="what comes before the split: `gpu`, `linalg`, `none`, `FILE.yaml`, or passes ([inputs](input.md))"),
+    Option(("--pipeline=",), "gpu, linalg, none, FILE.yaml, or passes to run first", value="PIPELINE", values=("gpu", "linalg", "none"), path="pipeline", does=action.pipeline, inputs="mlir", doc="the passes before the split: `gpu`, `linalg`, `none`, `FILE.yaml`, or passes ([inputs](input.md))"),
     Option(("-O",), "the same as -O1", does=action.optimize(1), setting=Setting("opt-level", int, "2", choices=("0", "1", "2", "3"))),
     *(Option((f"-O{level}",), text, does=action.optimize(level)) for level, text in enumerate(("do not optimize", "optimize little", "optimize host and device code (the default)", "optimize more"))),
     Option(tuple(f"-O{level}" for level in range(4, 10)), "the same as -O3", does=action.optimize(3)),
@@ -118,33 +118,34 @@ CODE = Group("code", (
     Option(("-g0",), "no line tables (the default)", does=action.put(debug=False)),
     *(Option((name,), f"the same as -g; {C} {name}", does=action.debug(name)) for name in ("-g1", "-g2", "-g3", "-ggdb", "-ggdb1", "-ggdb2", "-ggdb3", "-gline-tables-only", "-gmlt", "-gdwarf", "-gdwarf-4", "-gdwarf-5")),
     Option(("-ggdb0",), "the same as -g0", does=action.put(debug=False)),
-    Option(("-fvisibility=",), "of functions in C and C++", value="KIND", does=action.compiler_argument("-fvisibility="), inputs="c"),
-    Option(("-x",), "the language of the inputs that follow", value="LANGUAGE", values=tuple(action.LANGUAGES), does=action.language, in_key=False, doc="the language of the inputs that follow, whatever their names end in; `none`: as they end. `cpp-output` makes ccache keep a [whole call](../howto/cache.md#a-whole-call-behind-ccache)"),
+    Option(("-fvisibility=",), "the visibility of functions in C and C++", value="KIND", does=action.compiler_argument("-fvisibility="), inputs="c"),
+    Option(("-x",), "the language of the inputs that follow", value="LANGUAGE", values=tuple(action.LANGUAGES), does=action.language, in_key=False, doc="the language of the inputs that follow, independent of their suffix; `none`: by suffix. `cpp-output` lets ccache cache a [whole call](../howto/cache.md#a-whole-call-behind-ccache)"),
     Option(("-I",), f"search DIR for headers, {C}", value="DIR", values="directories", path="folder", does=action.compiler_argument("-I"), inputs="preprocessor"),
     Option(("-D",), f"define a macro, {C}", value="NAME[=VALUE]", does=action.compiler_argument("-D"), inputs="c"),
     Option(("-U",), f"undefine a macro, {C}", value="NAME", does=action.compiler_argument("-U"), inputs="preprocessor"),
-    *(Option((name,), text + f", {C}", value="DIR", values="directories", path="folder", kind="separate", does=action.separate(name, "compiler_arguments"), inputs="preprocessor") for name, text in (("-isystem", "a directory with headers of the system"), ("-iquote", 'a directory for #include "..."'), ("-idirafter", "a directory that is looked into last"))),
+    *(Option((name,), text + f", {C}", value="DIR", values="directories", path="folder", kind="separate", does=action.separate(name, "compiler_arguments"), inputs="preprocessor") for name, text in (("-isystem", "a directory with headers of the system"), ("-iquote", 'a directory for #include "..."'), ("-idirafter", "a directory that is searched last"))),
     Option(("-include",), f"a header to read first, {C}", value="FILE", values="files", path="input", kind="separate", does=action.separate("-include", "compiler_arguments"), inputs="preprocessor"),
     Option(("-object-file-name=",), f"the name in debug info, {C}", value="FILE", does=action.compiler_argument("-object-file-name="), inputs="c"),
     Option(("-Xclang",), f"an argument for clang -cc1, {C}", value="ARG", program="always", kind="separate", does=action.separate("-Xclang", "compiler_arguments"), inputs="c"),
     *(Option((name,), f"an argument for {tool}, {C}", value="ARG", program="path", kind="separate", does=action.separate(name, "compiler_arguments"), inputs="preprocessor") for name, tool in (("-Xpreprocessor", "the preprocessor"), ("-Xassembler", "the assembler"))),
+    Option(("-Wp,",), f"arguments for the preprocessor, {C}", value="ARG", program="path", does=action.preprocessor_argument, inputs="preprocessor", doc=f"arguments for the preprocessor, {C}; `-Wp,-MD,FILE` is `-MD -MF FILE`"),
     Option(("-std=",), f"the standard, {C}", value="NAME", does=action.compiler_argument("-std="), inputs="c"),
-    Option(("-W",), f"a warning, {C}", value="NAME", does=action.compiler_argument("-W"), inputs="c"),
+    Option(("-W",), f"a warning, {C}", value="NAME", program="path", does=action.compiler_argument("-W"), inputs="c"),
     Option(("-fsanitize=",), "instrument host code and CPU kernels: address, thread", value="NAME", values=("address", "thread"), does=action.sanitizer, doc="find accesses out of bounds (`address`), and missing barriers (`thread`), of host code and of kernels on the CPU; implies `-g` ([debug](../howto/debug.md#sanitizers))"),
-    Option(("-fno-sanitize=",), "take sanitizers back", value="NAME", values=("address", "thread"), does=action.no_sanitizer),
+    Option(("-fno-sanitize=",), "disable sanitizers", value="NAME", values=("address", "thread"), does=action.no_sanitizer),
     Option(("-nogpuinc", "-nocudainc"), "CUDA C++ and HIP C++ without the vendor's headers", does=action.gpu_cpp_argument("-nogpuinc"), inputs="preprocessor"),
     Option(("-nogpulib", "-nocudalib"), "without the vendor's device libraries", does=action.gpu_cpp_argument("-nogpulib"), doc="without the vendor's device libraries. If all inputs are `.mlir`, functions of libdevice and of ROCm's device libraries are left to the link"),
 ))
 LINKER = Group("linker", (
-    Option(("-L",), "where to look for libraries", value="DIR", values="directories", path="folder", does=action.link_item("-L"), inputs="link"),
+    Option(("-L",), "search DIR for libraries", value="DIR", values="directories", path="folder", does=action.link_item("-L"), inputs="link"),
     Option(("-l",), "a library", value="NAME", path="library", does=action.link_item("-l"), inputs="link"),
     Option(("-Wl,",), "arguments for the linker", value="ARG", program="path", does=action.link_item("-Wl,"), inputs="link"),
     Option(("-Xlinker",), "one argument for the linker", value="ARG", program="path", kind="separate", does=action.linker_argument, inputs="link"),
-    Option(("-B",), "where clang looks for its programs", value="DIR", values="directories", program="always", does=action.compiler_and_linker("-B")),
+    Option(("-B",), "search DIR for the programs of clang", value="DIR", values="directories", program="always", does=action.compiler_and_linker("-B")),
     Option(("--sysroot=",), "the root of headers and libraries", value="DIR", values="directories", program="always", does=action.compiler_and_linker("--sysroot=")),
-    Option(("--target=",), "the triple of this machine; no other", value="TRIPLE", does=action.target),
+    Option(("--target=",), "the triple of this machine; others are rejected", value="TRIPLE", does=action.target),
     Option(("-target",), "the same", value="TRIPLE", kind="separate", does=action.target),
-    Option(("-fuse-ld=",), "which linker", value="NAME", program="path", does=action.link_item("-fuse-ld="), inputs="link"),
+    Option(("-fuse-ld=",), "the linker", value="NAME", program="path", does=action.link_item("-fuse-ld="), inputs="link"),
     *(Option((name,), CLANG, does=action.link_item(name), inputs="link") for name in ("-rdynamic", "-s", "-pie", "-no-pie")),
     *(Option((name,), CLANG, does=action.link_item(name)) for name in ("-static", "-static-libgcc", "-static-libstdc++", "-pthread")),
     *(Option((name,), f"{CLANG}, {C} and the link", does=action.compiler_and_linker(name), inputs="c") for name in ("-fopenmp", "-flto", "-fno-lto")),
@@ -164,8 +165,8 @@ REPRODUCIBLE = Group("dependencies and reproducible builds", (
     Option(("-ffile-compilation-dir=",), f"a directory to name, {C}", value="DIR", does=action.compiler_argument("-ffile-compilation-dir="), inputs="c"),
 ))
 CACHES = Group("caches and launchers", (
-    Option(("--cache",), "keep the results of steps with ccache", does=action.put(cache=True), in_key=False, doc="keep the results of steps with ccache, and take them from there; see [cache](../howto/cache.md)"),
-    Option(("--no-cache",), "keep none", does=action.put(cache=False), in_key=False),
+    Option(("--cache",), "cache the results of steps with ccache", does=action.put(cache=True), in_key=False, doc="cache the results of steps with ccache; see [cache](../howto/cache.md)"),
+    Option(("--no-cache",), "disable the cache", does=action.put(cache=False), in_key=False),
     Option(("--launcher=",), "put a command, such as srun, before each step", value="COMMAND", program="always", does=action.store("launcher"), in_key=False, doc="put a command before each step: `srun`, `ccache`. Default: none"),
 ))
 OTHERS = Group("options of nvcc and hipcc, with a note that names ours", (
@@ -188,17 +189,17 @@ OTHERS = Group("options of nvcc and hipcc, with a note that names ours", (
 ))
 ACTIONS = Group("what happens", (
     Option(("-###",), "show each step, write nothing", does=action.put(dry_run=True), doc="show each step as a line that can be pasted into a shell; write no output"),
-    Option(("-j",), "programs at the same time (default: processors)", value="N", does=action.jobs, setting=Setting("jobs", int, "number of processors", ("MLIR_OFFLOAD_JOBS",)), in_key=False, doc="how many programs may run at the same time. Default: the number of processors; under `make -jN` what make has to spare"),
+    Option(("-j",), "programs at the same time (default: processors)", value="N", does=action.jobs, setting=Setting("jobs", int, "number of processors", ("MLIR_OFFLOAD_JOBS",)), in_key=False, doc="the number of concurrent programs. Default: the number of processors; under `make -jN` the free slots of make"),
     Option(("-Qunused-arguments",), "do not warn of unused arguments", does=action.put(hides_unused=True), in_key=False),
     Option(("-ftime-report",), "show how long each step took", does=action.put(time_report=True), in_key=False),
-    Option(("--why-rebuilt",), "report what changed since the last build of the output", does=action.put(why_rebuilt=True), in_key=False, doc="say which input, flag or tool changed since the output was built last"),
-    Option(("--reproduce=",), "write a self-contained reproducer archive", value="FILE.tar", values="files", path="output", says=report.pack_call, doc="pack the call, to be [run again elsewhere](diagnostics.md#reproducers)"),
-    Option(("-fno-crash-diagnostics",), "pack nothing when a tool crashes", says=report.pack_no_crash, setting=Setting("crash-diagnostics", bool, "true", option="", off="-fno-crash-diagnostics")),
+    Option(("--why-rebuilt",), "report what changed since the last build of the output", does=action.put(why_rebuilt=True), in_key=False, doc="print which input, flag or tool changed since the last build of the output"),
+    Option(("--reproduce=",), "write a self-contained reproducer archive", value="FILE.tar", values="files", path="output", says=report.pack_call, doc="write the invocation and its inputs into an archive, to [reproduce it on another machine](diagnostics.md#reproducers)"),
+    Option(("-fno-crash-diagnostics",), "write no reproducer when a tool crashes", says=report.pack_no_crash, setting=Setting("crash-diagnostics", bool, "true", option="", off="-fno-crash-diagnostics")),
     Option(("--completion=",), "print what the shell reads to complete options", value="SHELL", values=("bash", "zsh", "fish"), doc="print what `bash`, `zsh` or `fish` reads to complete options, see [below](#completion)"),
-    Option(("--toolchain-id",), "print what names the tools by their content", doc="print what names the tools by their content; with `-v`, its parts"),
-    Option(("--print-cache-key",), "print ccache's key for a whole call", doc="print the key for [whole calls behind ccache](../howto/cache.md#a-whole-call-behind-ccache) with the other options; starts no tool that it knows already"),
-    Option(("--cmake-dir",), "print where the files for CMake are", doc="print where the files for [CMake](../howto/cmake.md) are"),
-    Option(("--pkg-config-dir",), "print where the files for pkg-config are"),
+    Option(("--toolchain-id",), "print a hash that identifies the tools", doc="print a hash of the content of the tools; with `-v`, its parts"),
+    Option(("--print-cache-key",), "print the key of a complete invocation for ccache", doc="print the key for [whole calls behind ccache](../howto/cache.md#a-whole-call-behind-ccache) with the other options; does not run tools whose properties are cached"),
+    Option(("--cmake-dir",), "print the directory of the CMake files", doc="print the directory of the [CMake](../howto/cmake.md) files"),
+    Option(("--pkg-config-dir",), "print the directory of the pkg-config files"),
     Option(("-print-", "--print-"), "run clang's option of this name, such as -print-search-dirs", value="WHAT", kind="prefix", doc="print what clang's option of this name prints: `-print-search-dirs`, `-print-resource-dir`, `-print-target-triple`, ..."),
     Option(("-dumpmachine",), "print the triple of the host"),
     Option(("-dumpversion",), "print the version of clang"),
@@ -223,7 +224,7 @@ COMPILER = Subcommand(
 
 
 def _setting(row: Option) -> Setting | None:
-    """Return the setting of a row, with what the row says already."""
+    """Return the setting of a row, with its missing fields taken from the row."""
     setting = row.setting
     if setting is None:
         return None
@@ -243,7 +244,7 @@ _VARIABLES = (FILE_VARIABLE, *(name for setting in SETTINGS for name in setting.
 
 
 def are_set(environment: Mapping[str, str], directory: Path) -> bool:
-    """Say whether a variable or file sets something: few calls have any to read."""
+    """Return whether a variable or file sets an option; most invocations have none and read nothing."""
     return (
         any(environment.get(name) for name in _VARIABLES)
         or find_project_file(directory) is not None
@@ -252,7 +253,7 @@ def are_set(environment: Mapping[str, str], directory: Path) -> bool:
 
 
 def find_project_file(directory: Path) -> Path | None:
-    """Return what has the name in the directory or nearest above it, in the same checkout."""
+    """Return the configuration file in the directory or its nearest parent, within the same checkout."""
     for folder in (directory, *directory.parents):
         path = folder / PROJECT_FILE
         if os.path.lexists(path):
@@ -263,11 +264,11 @@ def find_project_file(directory: Path) -> Path | None:
 
 
 def find_user_file(environment: Mapping[str, str]) -> Path | None:
-    """Return the file of the user, if there is one."""
+    """Return the configuration file of the user; None if there is none."""
     root = environment.get("XDG_CONFIG_HOME", "")
     if not root.startswith("/"):
         home = environment.get("HOME", "")
         root = f"{home}/.config" if home.startswith("/") else ""
     file = Path(root, "mlir-offload", "config.toml")
-    # A home that cannot be searched, as that of another user, has no settings for this one.
+    # A home directory that cannot be searched, such as that of another user, has no settings.
     return file if root and os.path.isfile(file) else None  # noqa: PTH113

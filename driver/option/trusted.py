@@ -1,8 +1,8 @@
-"""Whether the settings of a project may choose programs: after `mlir-offload trust` only.
+"""Trust for project settings that choose programs, granted by `mlir-offload trust`.
 
-A project comes from anyone. What names a program, a launcher or a plugin in its files counts once the
-user has trusted the file: by its path and its content, so that a changed file has to be trusted again.
-The records are in the user's state directory (XDG Base Directory), out of reach of the project.
+A project may come from anyone. Settings that name a program, a launcher or a plugin are used only if the user
+trusts the file. Trust is bound to path and content, so that a changed file has to be trusted again.
+The records are in the user's state directory (XDG Base Directory), outside of the project.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.driver.system.workspace import replace_file
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
-# What tools take, and clang: options of theirs that name a program, a plugin, or a file to write.
+# Options of clang and other tools that name a program, a plugin, or an output file.
 _PROGRAM = re.compile(
     r"""--(?:remote|ld-path|gcc-toolchain|gcc-install-dir|sysroot)\b | -(?:B|isysroot|specs) | --specs
     | (?!-l).*plugin | .*-load\b | -Xclang | -Wl,(?:.*,)?@ | -Xlinker[ ]@""",
@@ -33,7 +33,7 @@ _RUN_PATH = re.compile(r"-Wl,-rpath[,=][^,]*", re.DOTALL)
 
 
 def program_flags(flags: Sequence[str]) -> tuple[str, ...]:
-    """Return the flags, each with its value, that name a program, a plugin, or a file for a tool to write."""
+    """Return the flags, each with its value, that name a program, a plugin, or an output file of a tool."""
     return tuple(flag for flag in flags if _names_program(flag))
 
 
@@ -42,21 +42,21 @@ def _names_program(flag: str) -> bool:
         return True
     found = COMPILER.find(flag) if flag.startswith("-") else None
     if found is None:
-        # Of the options that clang takes, many name a file to write.
+        # Many clang options without a row name an output file.
         return flag.startswith("-") and "/" in flag
     row, name = found
     value = flag.removeprefix(name)
     return {
         "always": True,
-        # A release is chosen among what is installed; all else is a place.
+        # A release selects an installed toolchain; any other value is a path.
         "place": not (value == ANY_CLANG or (value.isascii() and value.isdecimal())),
-        # A file that the tool writes can be anywhere.
+        # An output file may be anywhere.
         "path": "/" in value and _RUN_PATH.fullmatch(flag) is None,
     }.get(row.program, False)
 
 
 class TrustStore(Struct, frozen=True):
-    """The files that this user trusts; without a directory, none is."""
+    """The files that this user trusts; without a directory, none."""
 
     directory: Path | None
 
@@ -67,9 +67,9 @@ class TrustStore(Struct, frozen=True):
         return bool(self._read(self._record(file)).get("sha256") == _digest(content))
 
     def add(self, file: Path, content: bytes) -> None:
-        """Trust a file. Raises InputOutputError where that cannot be written down."""
+        """Trust a file. Raises InputOutputError if the record cannot be written."""
         if self.directory is None:
-            msg = "there is no directory to keep in what is trusted"
+            msg = "there is no directory for the list of trusted files"
             raise InputOutputError(msg, hint="set HOME or XDG_STATE_HOME")
         record = {"path": os.path.realpath(file), "sha256": _digest(content)}
         try:
@@ -79,7 +79,7 @@ class TrustStore(Struct, frozen=True):
             raise InputOutputError(msg, hint="check its permissions") from error
 
     def remove(self, file: Path) -> bool:
-        """Trust a file no longer; return whether it was trusted."""
+        """Revoke trust in a file; return whether it was trusted."""
         if self.directory is None:
             return False
         with contextlib.suppress(FileNotFoundError):
@@ -88,7 +88,7 @@ class TrustStore(Struct, frozen=True):
         return False
 
     def records(self) -> Iterator[tuple[Path, str]]:
-        """Yield the trusted files with the digest of what they held, in the order of their names."""
+        """Yield the trusted files with the digest of their content, sorted by path."""
         files = self.directory.glob("*.json") if self.directory is not None else ()
         read = [self._read(file) for file in files]
         for record in sorted(read, key=lambda record: record.get("path", "")):
@@ -115,7 +115,7 @@ def _digest(content: bytes) -> str:
 
 
 def trust_store(environment: Mapping[str, str]) -> TrustStore:
-    """Return the store of this user."""
+    """Return the trust store of this user."""
     root = environment.get("XDG_STATE_HOME", "")
     if not root.startswith("/"):
         home = environment.get("HOME", "")
@@ -126,7 +126,7 @@ def trust_store(environment: Mapping[str, str]) -> TrustStore:
 def check_trusted(
     file: Path, content: bytes, flags: Sequence[str], environment: Mapping[str, str]
 ) -> None:
-    """Raise UsageError if the flags of a project's file name programs and it is not trusted."""
+    """Raise UsageError if the flags of a project's file name programs and the file is not trusted."""
     named = program_flags(flags)
     if named and not trust_store(environment).is_trusted(file, content):
         msg = f"'{named[0]}' chooses programs, but this file is not trusted"

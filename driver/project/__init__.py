@@ -1,4 +1,4 @@
-"""The subcommand `build`: projects, from their manifest to the steps that run."""
+"""The subcommand `build`: projects, from the manifest to the execution of steps."""
 
 from mlir_offload.toolchain import load_on_use
 

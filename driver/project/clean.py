@@ -1,4 +1,4 @@
-"""Remove what builds have made: all of it, or what the manifest no longer names."""
+"""Remove the outputs of builds: all of them, or those that the manifest no longer contains."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _Choice = Callable[[PurePosixPath], bool]
 
 
 def clean_project(project: Project, state: ProjectState, variants: Collection[str]) -> int:
-    """Remove all that was made for these variants, for all of them without any; return how many files."""
+    """Remove the outputs of these variants, by default of all; return the number of files."""
     folders = [project.directory / variant for variant in variants] or [project.directory]
     return _remove(project, state, lambda path: any(map(path.is_relative_to, folders)))
 
 
 def prune_project(graph: ProjectGraph, state: ProjectState) -> int:
-    """Remove what was made by steps that the manifest no longer has; return how many files."""
+    """Remove the outputs of steps that are no longer in the manifest; return the number of files."""
     kept = {
         path
         for step in graph.steps
@@ -40,14 +40,14 @@ def _remove(project: Project, state: ProjectState, is_doomed: _Choice) -> int:
             if parent == project.root / project.directory:
                 break
             with suppress(OSError):
-                # Another file in it keeps it.
+                # Fails if the directory contains other files.
                 parent.rmdir()
     state.drop(map(str, doomed))
     return removed
 
 
 def _inside(project: Project, paths: Collection[PurePosixPath]) -> Iterator[Path]:
-    """Yield the files that lie in the build directory: records come with a project from anyone."""
+    """Yield the files inside the build directory: the records of an untrusted project may name others."""
     directory = (project.root / project.directory).resolve()
     for path in paths:
         place = project.root / path

@@ -1,4 +1,4 @@
-"""The same graph for others: a file for Ninja or for make, run next to the manifest, or for editors."""
+"""Export the graph as a build file for Ninja or make, or as compile_commands.json for editors."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from mlir_offload.toolchain.errors import UsageError
 _NAMES = {"ninja": "build.ninja", "make": "Makefile"}
 COMMANDS = "compile_commands"
 _HEAD = "# Made by mlir-offload build --emit={form}; run it in the directory of the manifest.\n"
-# No quoting lets a file name with one of these through every version of make.
+# Names with one of these characters cannot be quoted for all versions of make.
 _MAKE_CANNOT = frozenset(" \t\n#%:=;\\$*?[]~|&")
 
 
 def emit_project(graph: ProjectGraph, form: str, output: Path | None) -> None:
-    """Write the build file, by default into the build directory.
+    """Write the build file, by default to the build directory.
 
-    Raises UsageError for a file name that the form cannot hold.
+    Raises UsageError for a file name that the format cannot represent.
     """
     project = graph.project
     if form == COMMANDS:
-        # Where editors look for it.
+        # The directory in which editors search for it.
         write_text(_commands(graph), output or project.root / f"{COMMANDS}.json")
         return
     place = output or project.root / project.directory / _NAMES[form]
@@ -38,7 +38,7 @@ def emit_project(graph: ProjectGraph, form: str, output: Path | None) -> None:
 
 
 def _commands(graph: ProjectGraph) -> str:
-    """Return how each source is compiled, by the call of the compiler that makes its object."""
+    """Return compile_commands.json: for each source the compiler command that makes its object."""
     program, root = own_program(), str(graph.project.root)
     entries = []
     for step in graph.steps:
@@ -57,7 +57,7 @@ def _ninja(graph: ProjectGraph) -> Iterator[str]:
     yield f"mlir_offload = {_ninja_text(shlex.join(own_program()))}"
     for rule, extra in (("step", ""), ("noting", "\n  depfile = $depfile\n  deps = gcc")):
         yield f"rule {rule}"
-        # What a step leaves as it was makes nothing behind it run again.
+        # `restat`: if a step does not change its outputs, ninja does not run the steps that depend on them.
         yield f"  command = $environment $mlir_offload $arguments\n  description = $label\n  restat = 1{extra}"
     for step in graph.steps:
         rule = "noting" if step.action.depfile else "step"
@@ -72,7 +72,7 @@ def _ninja(graph: ProjectGraph) -> Iterator[str]:
 
 
 def _assignments(step: ProjectStep) -> str:
-    """Return the variables that decide what the step makes, as they are now."""
+    """Return the variables that affect the step's outputs, with their current values, as an `env` prefix."""
     words = (f"{name}={value}" for name, value in step.action.environment)
     return shlex.join(("env", *words))
 
@@ -89,7 +89,7 @@ def _ninja_paths(paths: tuple[object, ...]) -> str:
 
 
 def _ninja_path(path: object) -> str:
-    # Nothing escapes a bar, but what a variable represents is no longer looked into.
+    # Ninja has no escape for a bar, but it does not parse the value of a variable.
     text = _ninja_text(str(path)).replace(" ", "$ ").replace(":", "$:")
     return text.replace("|", "${bar}")
 
@@ -106,13 +106,13 @@ def _make(graph: ProjectGraph) -> Iterator[str]:
 def _make_rule(step: ProjectStep) -> Iterator[str]:
     first, *others = step.action.outputs
     yield f"{_make_path(first)}: {' '.join(map(_make_path, step.action.inputs))}"
-    # A link shares the slots of make, which has to be told so.
+    # `+` marks commands that use make's jobserver; a link does.
     mark = "+" if step.kind == LINK else ""
     yield "\t@mkdir -p $(@D)"
     environment = f"{_make_text(_assignments(step))} " if step.action.environment else ""
     yield f"\t{mark}{environment}$(MLIR_OFFLOAD) {_make_text(shlex.join(step.action.arguments))}"
     for output in others:
-        # Written by the rule above, and left alone by it where nothing in it changed.
+        # The recipe of the first output writes it too, and keeps it if nothing changed.
         yield f"{_make_path(output)}: {_make_path(first)} ;"
     if step.action.depfile:
         yield f"-include {_make_path(step.action.depfile)}"

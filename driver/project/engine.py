@@ -1,4 +1,4 @@
-"""Run the steps of a project on this machine, in workers that have loaded what steps need."""
+"""Run the steps of a project on this host, in worker processes that have imported their modules."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _WORKER = "mlir_offload.driver.worker"
 
 
 def message_diagnostic() -> tuple[str, ...]:
-    """Return how a step is to speak: to people as it does, to machines so that it is passed on."""
+    """Return the message format of steps: text, or JSON if the build converts it to another format."""
     return () if speaks_to_people() else ("--message-format=json",)
 
 
 class LocalEngine(Struct, frozen=True):
-    """Runs steps on this machine.
+    """Runs steps on this host.
 
-    Each worker keeps the `lock` of the build directory: if this process is killed alone, the next build
-    waits for those that it leaves. `kinds` are those that the workers load modules for.
+    Each worker inherits the `lock` of the build directory: if only this process is killed, the next build
+    waits for its workers. `kinds` are the device kinds whose modules the workers import.
     """
 
     root: Path
@@ -51,11 +51,11 @@ class LocalEngine(Struct, frozen=True):
 
     @property
     def lanes(self) -> int:
-        """Return how many steps run at the same time."""
+        """Return the number of steps to run concurrently."""
         return self.slots.jobs
 
     def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
-        """Run a step, in a process of its own, with so many programs at the same time."""
+        """Run a step in a separate process, with up to `jobs` concurrent programs. Raises ToolFailedError."""
         with self.slots.slot(), self._worker() as worker:
             for output in step.action.outputs:
                 make_directory(self.root / output.parent)
@@ -72,10 +72,10 @@ class LocalEngine(Struct, frozen=True):
         return StepEnd(ToolFailedError.exit_status, said)
 
     def cancel(self) -> None:
-        """Do nothing: the signal that ends a build ends its processes."""
+        """Do nothing: the signal that ends a build also ends its processes."""
 
     def close(self) -> None:
-        """Let the workers end."""
+        """Close idle workers, which then exit."""
         while True:
             try:
                 self._idle.get_nowait().close()
@@ -87,10 +87,11 @@ class LocalEngine(Struct, frozen=True):
         try:
             worker = self._idle.get_nowait()
         except Empty:
-            # -P: a file in the project's directory is not a module of ours.
+            # -P: do not import modules from the project's directory.
             servers = self.runner.share_fork_servers()
             shared = msgspec.json.encode(servers).decode() if servers else ""
-            argv = (sys.executable, "-P", "-m", _WORKER, sys.argv[0], shared, *map(str, self.kinds))
+            words = (_WORKER, sys.argv[0], shared, *map(str, self.kinds))
+            argv = (sys.executable, "-X", "utf8", "-P", "-m", *words)
             inherited = (self.lock, *(servers.sockets.values() if servers else ()))
             worker = self.runner.talk(Command(argv, cwd=self.root, inherited=inherited))
         yield worker

@@ -1,6 +1,6 @@
-"""The manifest of a project, offload.yaml: what is compiled, for which devices, and what is linked.
+"""Read the manifest of a project, offload.yaml: modules, architectures, variants and targets.
 
-Every error names the line and the column; nothing is started before all of it has been read.
+Every error contains the line and column. The complete manifest is read before anything starts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 _PATTERN_CHARACTERS = frozenset("*?[")
 _ARCHIVE_SUFFIX = ".a"
 _NATIVE = "native"
-# What the steps decide themselves, and what belongs to a call and not to a project.
+# Options that the steps determine, or that apply to one invocation rather than a project.
 _OWN_OPTIONS = (
     ("output", "-o"),
     ("stop_after_compile", "-c"),
@@ -62,7 +62,7 @@ _OWN_OPTIONS = (
 
 
 class TargetKind(Enum):
-    """What is made of the objects of a target."""
+    """The kind of file that a target links its objects into."""
 
     PROGRAM = "program"
     SHARED = "shared"
@@ -84,7 +84,7 @@ class Variant(Struct, frozen=True):
 
 
 class ProjectModule(Struct, frozen=True):
-    """An `.mlir` file at a place of the manifest; without names of variants it belongs to all."""
+    """An `.mlir` file, with its location in the manifest. If `variants` is empty, it belongs to all."""
 
     path: PurePosixPath
     setting: Setting = field(default_factory=Setting)
@@ -93,9 +93,9 @@ class ProjectModule(Struct, frozen=True):
 
 
 class LinkTarget(Struct, frozen=True):
-    """A program or a library, and what it is linked of; `location` is its place in the manifest.
+    """A program or a library, its inputs, and its location in the manifest.
 
-    `flags_of` are those of single sources.
+    `flags_of` contains the flags of single sources.
     """
 
     name: str
@@ -108,9 +108,9 @@ class LinkTarget(Struct, frozen=True):
 
 
 class Project(Struct, frozen=True):
-    """A manifest that has been read, as it was named.
+    """A manifest that has been read, with the path on the command line.
 
-    Paths are relative to `root`, the directory that it lies in, where all steps run.
+    All paths are relative to `root`, the directory of the manifest, where all steps run.
     """
 
     manifest: Path
@@ -124,21 +124,21 @@ class Project(Struct, frozen=True):
 
 
 def directory_in(manifest: Path) -> Path:
-    """Return where a manifest says that everything goes, as far as one line of it tells."""
+    """Return the build directory of a manifest, from its `directory:` line without parsing YAML."""
     found = _DIRECTORY_LINE.search(manifest.read_bytes())
     return Path(os.fsdecode(found[1]) if found else _DIRECTORY)
 
 
 def matching(pattern: str) -> list[str]:
-    """Return the files that a pattern represents, in the order of their names."""
+    """Return the files that match a pattern, sorted by name."""
     return sorted(map(str, Path().glob(pattern)))
 
 
 def read_project(manifest: Path) -> Project:
-    """Read a manifest; its flags name files from its own directory.
+    """Read a manifest. Its flags name files relative to its directory.
 
-    Raises UsageError with the place of what is wrong in it, or of a flag that chooses programs if the
-    user does not trust the manifest, InputOutputError where there is none.
+    Raises InputOutputError if it cannot be read, and UsageError with a location for an invalid manifest or for
+    a flag that chooses programs in an untrusted manifest.
     """
     try:
         with manifest.open("rb") as stream:
@@ -155,7 +155,7 @@ def read_project(manifest: Path) -> Project:
 
 
 def _check_order(targets: Sequence[LinkTarget]) -> None:
-    """Refuse libraries that are linked against each other."""
+    """Raise UsageError if libraries are linked against each other in a cycle."""
     known = {target.name: target for target in targets}
     needs = {
         target.name: {str(path) for path in target.inputs} & known.keys() for target in targets
@@ -170,7 +170,7 @@ def _check_order(targets: Sequence[LinkTarget]) -> None:
 
 
 class _Reader(Struct):
-    """Reads a manifest, part by part."""
+    """Reads the parts of a manifest."""
 
     manifest: Path
     yaml: NodeReader
@@ -223,7 +223,7 @@ class _Reader(Struct):
         if node is None:
             return ()
         flags = tuple(word for _, word in self.yaml.words(node, "flags"))
-        # Ten thousand modules may well have the same few sets of flags.
+        # Thousands of modules usually share a few sets of flags.
         if flags not in self._flag_options:
             self._flag_options[flags] = self._checked(node, lambda: read_arguments(flags))
         options, default = self._flag_options[flags], CompileOptions()
@@ -242,10 +242,10 @@ class _Reader(Struct):
         plugins: tuple[Path, ...] = ()
         if options.pipeline:
             plugins = read_pipeline(options.pipeline).plugins
-        # The value of an option may be an option of a tool.
+        # The value of an option may be an option of another tool.
         flags = [word for key, value in options.spelled for word in (f"{key}{value}", value)]
         words = (*flags, *(f"--load-pass-plugin={plugin}" for plugin in plugins))
-        # The manifest is read in its own directory.
+        # The current directory is that of the manifest.
         manifest = Path.cwd() / self.manifest.name
         check_trusted(manifest, self.content, words, os.environ)
 
@@ -311,7 +311,7 @@ class _Reader(Struct):
         known = dict.fromkeys(("kind", "inputs", "flags", "variants"))
         parts = {key: self.yaml.mapping(one, f"target {key}", known) for key, one in nodes.items()}
         kinds = {name: self._kind(part.get("kind")) for name, part in parts.items()}
-        # A program is not an input of another target.
+        # A program cannot be an input of another target.
         libraries = {
             PurePosixPath(name) for name, kind in kinds.items() if kind is not TargetKind.PROGRAM
         }
@@ -340,7 +340,7 @@ class _Reader(Struct):
         return TargetKind(name)
 
     def _source(self, item: YamlNode) -> tuple[YamlNode, tuple[str, ...]]:
-        """Return the file of an input and its own flags: a name, or a mapping for a source."""
+        """Return the file of an input and its flags: a name without flags, or a mapping."""
         if not isinstance(item, YamlMapping):
             return item, ()
         parts = self.yaml.mapping(item, "an input", dict.fromkeys(("file", "flags")))
@@ -381,7 +381,7 @@ class _Reader(Struct):
             self.yaml.fail(node, f"no file is called '{path}'", hint)
 
     def _files(self, node: YamlNode) -> list[PurePosixPath]:
-        """Return the files that a name or a pattern represents, in the order of their names."""
+        """Return the files of a name or a pattern, sorted by name."""
         path = self._path(node, "a file")
         if _PATTERN_CHARACTERS.isdisjoint(str(path)):
             return [path]

@@ -1,4 +1,4 @@
-"""The steps of a project as a graph: who reads what whom writes."""
+"""The dependency graph of the steps of a project."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _FOLDERS = {TargetKind.PROGRAM: "bin", TargetKind.SHARED: "lib", TargetKind.STAT
 
 
 class ProjectGraph(Struct, frozen=True, dict=True):
-    """All steps, each behind those whose outputs it reads."""
+    """All steps of a project, in an order in which each follows those whose outputs it reads."""
 
     project: Project
     steps: tuple[ProjectStep, ...] = field(default_factory=tuple)
 
     @cached_property
     def makers(self) -> Mapping[PurePosixPath, int]:
-        """Return which step writes a file, by its number."""
+        """Return the number of the step that writes each file."""
         return {
             output: number
             for number, step in enumerate(self.steps)
@@ -64,16 +64,16 @@ class ProjectGraph(Struct, frozen=True, dict=True):
         }
 
     def needs(self, number: int) -> frozenset[int]:
-        """Return the steps whose outputs a step reads."""
+        """Return the numbers of the steps whose outputs a step reads."""
         makers = (self.makers.get(path) for path in self.steps[number].action.reads)
         return frozenset(maker for maker in makers if maker is not None)
 
     def module_steps(self, number: int) -> range:
-        """Return the steps of the module that this step begins, this step alone if it begins none."""
+        """Return the numbers of the steps of a module, given its first step; for another step, only that."""
         return range(number, number + self.steps[number].steps)
 
     def whole(self, number: int) -> ProjectStep:
-        """Return the step that does in one process what the steps of a module do."""
+        """Return one step that does all steps of a module, given the number of its first one."""
         whole = self.steps[number].whole
         return whole() if whole else self.steps[number]
 
@@ -81,8 +81,8 @@ class ProjectGraph(Struct, frozen=True, dict=True):
 def plan_project(project: Project, tools: ToolFinder, variants: Sequence[str] = ()) -> ProjectGraph:
     """Return the steps of a project, or of some of its variants.
 
-    Raises UsageError for a variant that there is not, ToolchainError and CompatibilityError where
-    no tools can do them.
+    Raises UsageError for an unknown variant, ToolchainError for a missing tool, CompatibilityError for an
+    unsupported target.
     """
     known = {variant.name: variant for variant in project.variants}
     for name in variants:
@@ -97,7 +97,7 @@ def plan_project(project: Project, tools: ToolFinder, variants: Sequence[str] = 
 
 
 def _check_outputs(graph: ProjectGraph) -> None:
-    """Refuse two steps that write one file, such as the object of a module and a program."""
+    """Raise UsageError if two steps write the same file, such as an object and a program."""
     for number, step in enumerate(graph.steps):
         for output in step.action.outputs:
             other = graph.steps[graph.makers[output]]
@@ -110,7 +110,7 @@ def _check_outputs(graph: ProjectGraph) -> None:
 
 @contextlib.contextmanager
 def _told_at(location: str) -> Iterator[None]:
-    """Name the place in the manifest of what has no tools, or is wrong otherwise."""
+    """Add the location in the manifest to errors that have none."""
     try:
         yield
     except MlirOffloadError as error:
@@ -154,7 +154,7 @@ class _VariantPlan(Struct, frozen=True):
     def _is_new(
         path: PurePosixPath, target: LinkTarget, sources: dict[PurePosixPath, tuple[str, ...]]
     ) -> bool:
-        """Say whether a source has no step yet. Raises UsageError if it has one with other flags."""
+        """Return whether a source has no step yet. Raises UsageError if its step has other flags."""
         flags = target.flags_of.get(path, ())
         if path in sources and sources[path] != flags:
             msg = f"{path} is compiled once for each variant, and has other flags in another target"
@@ -189,7 +189,7 @@ class _VariantPlan(Struct, frozen=True):
         return self.project.directory / self.variant.name / path
 
     def _source(self, path: PurePosixPath, target: LinkTarget) -> ProjectStep:
-        """Return the step for a file of another language; CUDA C++ and HIP C++ have device code."""
+        """Return the step for a source that is not MLIR; CUDA C++ and HIP C++ have device code."""
         kind = GPU_CPP.get(path.suffix)
         targets = tuple(item for item in self._targets(()) if item.kind is kind) if kind else ()
         if kind is not None and not targets:
@@ -221,12 +221,12 @@ class _VariantPlan(Struct, frozen=True):
     def _objects(
         self, target: LinkTarget, compiled: set[PurePosixPath]
     ) -> tuple[PurePosixPath, ...]:
-        """Return what a target is linked of, by the places of its files."""
+        """Return the link inputs of a target: objects, and outputs of library targets."""
         libraries = {item.name: item for item in self._libraries()}
         return tuple(self._object(target, path, compiled, libraries) for path in target.inputs)
 
     def _libraries(self) -> Iterator[LinkTarget]:
-        """Yield the targets that others may name."""
+        """Yield the library targets of this variant, which other targets may link."""
         for target in self.project.targets:
             if target.kind is not TargetKind.PROGRAM and self._has(target.variants):
                 yield target
@@ -254,9 +254,9 @@ class _VariantPlan(Struct, frozen=True):
         tools = self.tools.tools(self._flags(target.setting.flags), ())
         output = self._output(target.kind, target.name)
         is_shared = target.kind is TargetKind.SHARED
-        # By its name alone the loader finds it next to those that are linked against it.
+        # With a soname without directory, the loader finds the library by the run path.
         shared = ("-shared", f"-Wl,-soname,{target.name}") if is_shared else ()
-        # The objects no longer tell of what language they are.
+        # The link step sees only objects, which do not show that their source was C++.
         cpp = ("-lstdc++",) if self._has_cpp(target) else ()
         depfile = sibling(output, ".d")
         action = Action(
@@ -275,7 +275,7 @@ class _VariantPlan(Struct, frozen=True):
         return ProjectStep(LINK, PurePosixPath(target.name), self.variant.name, action)
 
     def _run_path(self, target: LinkTarget) -> tuple[str, ...]:
-        """Return how the loader finds the shared libraries of the manifest, wherever all of it lies."""
+        """Return -rpath relative to the output, so that the loader finds the project's shared libraries after a move."""
         shared = {item.name for item in self._libraries() if item.kind is TargetKind.SHARED}
         if shared.isdisjoint(map(str, target.inputs)):
             return ()

@@ -1,4 +1,4 @@
-"""The steps of one module: apart, so that a change repeats few of them, and all in one process."""
+"""The steps of one module: separate ones, so that a change repeats few of them, or one for all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mlir_offload.translate.kind_lowering import NVVM_FORM, forms_of
 
 
 class ModulePlan(Struct, frozen=True):
-    """How one module is compiled in one variant."""
+    """The compilation of one module in one variant."""
 
     variant: str
     path: PurePosixPath
@@ -33,7 +33,7 @@ class ModulePlan(Struct, frozen=True):
     attached: tuple[str, ...]
 
     def split(self) -> ProjectStep:
-        """Return the step that takes the program apart."""
+        """Return the step that splits the program."""
         forms = forms_of(self.targets)
         step = SplitStep(
             source=self.path,
@@ -51,11 +51,11 @@ class ModulePlan(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Return how many steps the module has."""
+        """Return the number of steps of the module."""
         return 2 + (0 if self.tools.options.makes_non_rdc_objects else len(self.targets))
 
     def whole(self) -> ProjectStep:
-        """Return the step that does all of them."""
+        """Return the step that does all of them in one process."""
         is_final = self.tools.options.makes_non_rdc_objects
         steps = [self.split(), *(() if is_final else map(self.device, self.targets)), self.join()]
         depfiles = [step.action.depfile for step in steps if step.action.depfile]
@@ -100,7 +100,7 @@ class ModulePlan(Struct, frozen=True):
         return ProjectStep(DEVICE, self.path, self.variant, action, str(target))
 
     def join(self) -> ProjectStep:
-        """Return the step that makes the object; a final one takes the device code as it is made."""
+        """Return the step that makes the object. For a non-RDC object, it makes the images too."""
         output, is_final = sibling(self.place, ".o"), self.tools.options.makes_non_rdc_objects
         images = () if is_final else tuple(map(self._images, self.targets))
         libraries = tuple(self._libraries(self.targets)) if is_final else ()
@@ -126,7 +126,7 @@ class ModulePlan(Struct, frozen=True):
         return ProjectStep(JOIN, self.path, self.variant, action)
 
     def _libraries(self, targets: Iterable[Target]) -> dict[PurePosixPath, None]:
-        """Return the device libraries that the images for the targets may contain."""
+        """Return the device libraries that may be linked into images for the targets."""
         targets = tuple(targets)
         found: dict[PurePosixPath, None] = {}
         if not all(target.is_cpu for target in targets):

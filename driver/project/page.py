@@ -1,6 +1,6 @@
-"""One page that shows when each step of a build ran; it needs nothing but itself.
+"""A self-contained HTML page with a timeline of the steps of a build.
 
-What comes from files and tools is escaped, and the page's policy lets no script run but its own.
+Text from files and tools is escaped, and the page's content security policy allows only its own script.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FEW_FAILURES = 20
 
 
 def write_page(record: BuildRecord, output: Path) -> None:
-    """Write the page. Raises InputOutputError where that fails."""
+    """Write the page. Raises InputOutputError."""
     write_text(render_page(record), output)
 
 

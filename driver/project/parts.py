@@ -1,6 +1,6 @@
-"""The parts of a split program in two files: what only the host needs, and what the devices need.
+"""Store the parts of a split program in two files: one for the host, one for the devices.
 
-They are apart so that a change of host code leaves the second one as it is.
+They are separate files, so that a change of host code does not change the second one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONGEST_BYTES = 1 << 30
 
 
 def pack_host(directory: Path, output: Path, *, keeps_locations: bool) -> None:
-    """Write what only the host needs of a split; of locations it is as with `pack_device`."""
+    """Write the host's part of a split; locations are kept or removed as in `pack_device`."""
     host = hermetic_text(_read(directory / _HOST), keeps_locations=keeps_locations)
     parts = {_INDEX: _read(directory / _INDEX), _HOST: host}
     if json.loads(parts[_INDEX])["has_interface"]:
@@ -31,9 +31,9 @@ def pack_host(directory: Path, output: Path, *, keeps_locations: bool) -> None:
 
 
 def pack_device(directory: Path, output: Path, *, keeps_locations: bool) -> None:
-    """Write what the devices need of a split, unless that is what the file holds already.
+    """Write the devices' part of a split, unless the file already has this content.
 
-    Nothing in it tells where in the program a module stood, except with `keeps_locations`.
+    Source locations are removed unless `keeps_locations`.
     """
     index = json.loads(_read(directory / _INDEX))
     texts = {
@@ -41,7 +41,7 @@ def pack_device(directory: Path, output: Path, *, keeps_locations: bool) -> None
         for row in index["modules"]
         for file in (row["file"], *row["others"].values())
     }
-    # Whether the host waits for its kernels, and who calls it, is the host's matter.
+    # These two fields depend on host code only.
     own = {**index, "uses_async": False, "has_interface": False}
     parts = {_INDEX: json.dumps(own), **texts}
     if not output.is_file() or output.read_bytes() != _encoded(parts):
@@ -49,9 +49,9 @@ def pack_device(directory: Path, output: Path, *, keeps_locations: bool) -> None
 
 
 def unpack_parts(files: Iterable[Path], directory: Path) -> None:
-    """Write the parts to files of their own; those of a later file replace those of a former one.
+    """Write the parts to a directory; parts of later files replace those of earlier ones.
 
-    Raises VerificationError where a file is not what `pack_host` or `pack_device` writes.
+    Raises VerificationError for a file that `pack_host` and `pack_device` did not write.
     """
     make_directory(directory)
     for file in files:

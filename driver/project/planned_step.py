@@ -1,4 +1,4 @@
-"""A step of a project as it is planned: an action, and what people call it."""
+"""A planned step of a project: an action and its name."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mlir_offload.driver.step.action import Action
 
 SPLIT, DEVICE, JOIN = "split", "device", "join"
 MODULE = "module"
-"""What does the work of a split, its device steps and its join in one process."""
+"""The kind of a step that does the split, the device steps and the join of a module in one process."""
 SOURCE, LINK, ARCHIVE = "source", "link", "archive"
 DECLARED = frozenset({MODULE, SPLIT, DEVICE, JOIN, ARCHIVE})
-"""The others read files that are known only when they have run: headers, libraries behind -l."""
+"""The kinds whose inputs are all declared. The others also read files such as headers and libraries of -l."""
 
 
 class ProjectStep(Struct, frozen=True):
-    """An action of a project; all paths are relative to the directory of the manifest.
+    """A step of a project. All paths are relative to the directory of the manifest.
 
-    Of its outputs those in `kept` may stay as they are, whatever the inputs. The first of the
-    `steps` of a module tells by `whole` the step that does all of them.
+    Outputs in `kept` may remain unchanged if inputs change. The first step of a module has the number of
+    its `steps`, and `whole`, which returns one step that replaces all of them.
     """
 
     kind: str
@@ -35,11 +35,11 @@ class ProjectStep(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Return what the step is called in messages."""
+        """Return the name of the step in messages."""
         words = (self.kind, self.arch, str(self.module), f"[{self.variant}]")
         return " ".join(word for word in words if word)
 
 
 def sibling(path: PurePosixPath, ending: str) -> PurePosixPath:
-    """Return a file whose name goes on: `a.mlir` and `a.c` have objects of their own."""
+    """Return a path with an extension appended, so that `a.mlir` and `a.c` have different objects."""
     return path.with_name(path.name + ending)

@@ -1,4 +1,4 @@
-"""What a person sees while a project is built: a bar on a terminal, else the failures alone."""
+"""The progress of a build: a bar on a terminal, otherwise only failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlir_offload.driver.project.run import StepOutcome, StepResult
 
 
 class BuildProgress(Struct):
-    """Says what happens, above the bar where there is one."""
+    """Prints messages about steps, above the bar if there is one."""
 
     is_verbose: bool
     say: Callable[[str], None] = show
@@ -26,13 +26,13 @@ class BuildProgress(Struct):
     _running: dict[int, str] = field(default_factory=dict)
 
     def started(self, step: ProjectStep) -> None:
-        """Tell that a step begins."""
+        """Record the start of a step; print its command if verbose."""
         self._running[id(step)] = step.label
         if self.is_verbose:
             self.say(shlex.join(("mlir-offload", *step.action.arguments)))
 
     def ended(self, result: StepResult) -> None:
-        """Tell what became of a step; what a failed one said is below its name."""
+        """Report the end of a step, with its messages after its name if it failed."""
         self._running.pop(id(result.step), None)
         if result.outcome is StepOutcome.FAILED:
             self.say(f"mlir-offload: {result.step.label} failed:")
@@ -44,7 +44,7 @@ class BuildProgress(Struct):
 
 @contextlib.contextmanager
 def open_progress(steps: int, *, is_verbose: bool) -> Iterator[BuildProgress]:
-    """Yield who tells of the progress; a bar is drawn on a terminal only."""
+    """Yield a progress reporter, with a bar only on a terminal."""
     options = report().options
     is_for_people = speaks_to_people() and not options.quiet
     if not is_for_people or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":

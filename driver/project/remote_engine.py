@@ -1,4 +1,4 @@
-"""Run steps of a project on the workers of a server; the others run here."""
+"""Run steps of a project on the workers of a remote execution server, and the others on this host."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mlir_offload.driver.system.workspace import make_directory, open_output
 from mlir_offload.toolchain.byte_view import write_all
 
 LANES = 64
-"""How many steps are given to a server at the same time, if nobody says another number."""
+"""The default number of concurrent actions on a server."""
 
 
 class RemoteEngine(Struct, frozen=True):
-    """Sends steps that read only what they declare; `local` runs the others.
+    """Sends steps whose inputs are all declared to a server; `local` runs the others.
 
-    It `splits_modules` where modules alone would not keep its lanes busy.
+    It `splits_modules` if there are fewer modules than lanes.
     """
 
     local: LocalEngine
@@ -35,7 +35,7 @@ class RemoteEngine(Struct, frozen=True):
     splits_modules: bool
 
     def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
-        """Take the result of a step from the server, or let a worker make it."""
+        """Get the result of a step from the server, which takes it from its cache or runs the step."""
         if step.kind not in DECLARED:
             return self.local.run(step)
         del jobs
@@ -51,11 +51,11 @@ class RemoteEngine(Struct, frozen=True):
         return StepEnd(0, result.said)
 
     def _failed(self, step: ProjectStep, result: RemoteResult) -> StepEnd:
-        """Tell what a step fails of: repeated here, it names places in the program."""
+        """Run a failed step locally, because only local errors contain source locations; report a difference."""
         end = self.local.run(step)
         if end.exit_status:
             return end
-        # Nobody knows what else such a worker makes.
+        # The step fails only on the worker, whose other results could be wrong as well.
         return StepEnd(
             result.exit_status,
             f"{self.execution.server.address.url}: it fails on {result.worker}, and not here:\n"
@@ -64,11 +64,11 @@ class RemoteEngine(Struct, frozen=True):
         )
 
     def cancel(self) -> None:
-        """End what workers do for this build."""
+        """Cancel the actions of this build."""
         self.execution.server.cancel()
 
     def close(self) -> None:
-        """Close the connections; `local` is closed by who made it."""
+        """Close the connections, but not `local`, which the caller owns."""
         self.execution.server.close()
 
 
@@ -77,7 +77,7 @@ def open_engine(
 ) -> RemoteEngine:
     """Return an engine for the steps of a graph.
 
-    Raises UsageError for a step that reads what no worker has, and what `open_server` raises.
+    Raises UsageError for a step that reads files outside of the project, and the errors of `open_server`.
     """
     makers = graph.makers
     for step in graph.steps:

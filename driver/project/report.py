@@ -1,4 +1,4 @@
-"""What a build did, for machines: a report, and a trace in the format of Chrome's trace viewer."""
+"""The record of a build: a JSON report, and a trace in the format of Chrome's trace viewer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROCESS = 1
 
 
 class BuildRecord(Struct, frozen=True):
-    """A build that has ended: when it began (seconds since 1970), how long it took, and its steps."""
+    """A build that has ended. `started` is in seconds since 1970; `lanes` is the maximum of concurrent steps."""
 
     manifest: Path
     started: float
@@ -37,7 +37,7 @@ class BuildRecord(Struct, frozen=True):
 
 
 def count_outcomes(results: Iterable[StepResult]) -> Counter[StepOutcome]:
-    """Return what became of how many steps of the graph."""
+    """Return the number of graph steps with each outcome."""
     counts: Counter[StepOutcome] = Counter()
     for result in results:
         counts[result.outcome] += result.steps
@@ -45,7 +45,7 @@ def count_outcomes(results: Iterable[StepResult]) -> Counter[StepOutcome]:
 
 
 def write_report(record: BuildRecord, output: Path) -> None:
-    """Write the report; data/project.schema.json says what it holds."""
+    """Write the report, with the schema data/project.schema.json. Raises InputOutputError."""
     counts = count_outcomes(record.results)
     text = json.dumps(
         {
@@ -86,7 +86,7 @@ def _row(result: StepResult) -> dict[str, Any]:
 
 
 def write_trace(record: BuildRecord, output: Path) -> None:
-    """Write the steps that ran as complete events, one lane as one thread."""
+    """Write the steps that ran as complete events, one thread per lane. Raises InputOutputError."""
     ran = [result for result in record.results if is_timed(result)]
     names = [
         {
@@ -116,11 +116,11 @@ def write_trace(record: BuildRecord, output: Path) -> None:
 
 
 def is_timed(result: StepResult) -> bool:
-    """Say whether a step ran at all."""
+    """Return whether a step ran in this build."""
     return result.outcome in {StepOutcome.BUILT, StepOutcome.FAILED}
 
 
 def write_text(text: str, output: Path) -> None:
-    """Write a file, whole or not at all. Raises InputOutputError."""
+    """Write a file atomically. Raises InputOutputError."""
     with open_output(output) as descriptor:
         write_all(text.encode("utf-8", "surrogateescape"), descriptor)

@@ -1,4 +1,4 @@
-"""Run the steps of a project: each when its inputs are there, and only where something changed."""
+"""Run the steps of a project: each when its inputs exist, and only if something changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mlir_offload.toolchain.errors import MlirOffloadError
 
 
 class StepOutcome(Enum):
-    """What became of a step."""
+    """The outcome of a step."""
 
     BUILT = "built"
     CURRENT = "current"
@@ -30,9 +30,9 @@ class StepOutcome(Enum):
 
 
 class StepResult(Struct, frozen=True):
-    """What became of a step, when (seconds since the build began), and in which lane.
+    """The outcome of a step, its times in seconds since the start of the build, and its lane.
 
-    `message` is what the step said; `steps` is how many steps of the graph it did.
+    `message` is the output of the step; `steps` is the number of graph steps that it did.
     """
 
     step: ProjectStep
@@ -46,32 +46,32 @@ class StepResult(Struct, frozen=True):
 
 
 class StepEnd(Struct, frozen=True):
-    """How a step ended: its exit status, and what it said."""
+    """The exit status and the output of a step."""
 
     exit_status: int
     message: str = ""
 
 
 class StepEngine(Protocol):
-    """Runs single steps; several threads call it at the same time."""
+    """Runs single steps. Thread-safe."""
 
     @property
     def lanes(self) -> int:
-        """Return how many steps to give it at the same time."""
+        """Return the number of steps to run concurrently."""
 
     @property
     def splits_modules(self) -> bool:
-        """Return whether it wants each step of a module, or all in one where it can be."""
+        """Return whether the steps of a module always run separately, rather than as one step if possible."""
 
     def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
-        """Run a step to its end, with so many programs at the same time."""
+        """Run a step to its end, with up to `jobs` concurrent programs."""
 
     def cancel(self) -> None:
-        """Let the steps that run end early."""
+        """End running steps early."""
 
 
 def stale_steps(graph: ProjectGraph, state: ProjectState) -> list[ProjectStep]:
-    """Return the steps that a run would do, those included that depend on what others make then."""
+    """Return the steps that a run would do, including those that depend on outputs of others."""
     stale: set[int] = set()
     for number, step in enumerate(graph.steps):
         if not stale.isdisjoint(graph.needs(number)) or not state.is_current(step):
@@ -83,7 +83,7 @@ Notice = Callable[[StepResult], None]
 
 
 class _Work(Struct, frozen=True):
-    """What one process does: a step, or all steps of a module; the inputs as they were before."""
+    """The work of one process: a step, or all steps of a module; and its inputs before it started."""
 
     numbers: range
     inputs: dict[str, Stamp | None]
@@ -93,9 +93,8 @@ class _Work(Struct, frozen=True):
 class ProjectRun(Struct):
     """One run over a graph. Results are in the order in which the steps ended.
 
-    One process does all steps of a module if none of them can be current; else each has its own.
-
-    What a step made is recorded only while the `tools` are those that were found.
+    One process does all steps of a module if none of them was built before; otherwise each step has its own.
+    The outputs of a step are recorded only if the `tools` are unchanged.
     """
 
     graph: ProjectGraph
@@ -116,7 +115,7 @@ class ProjectRun(Struct):
     _has_failed: bool = False
 
     def run(self) -> list[StepResult]:
-        """Do what is not done yet. Steps that cannot run because others failed are skipped."""
+        """Run the stale steps. Steps that depend on failed ones are skipped."""
         steps = range(len(self.graph.steps))
         self._needs = [set(self.graph.needs(number)) for number in steps]
         self._users = [[] for _ in steps]
@@ -138,7 +137,7 @@ class ProjectRun(Struct):
         return self.results
 
     def _start_ready(self, pool: ThreadPoolExecutor) -> bool:
-        """Start steps as long as there are lanes; say whether any is running."""
+        """Start ready steps while lanes are free; return whether any step is running."""
         while self._ready and self._free_lanes and (self.keeps_going or not self._has_failed):
             number = heapq.heappop(self._ready)
             if number in self._done:
@@ -158,7 +157,7 @@ class ProjectRun(Struct):
         return bool(self._running)
 
     def _together(self, number: int) -> range:
-        """Return the steps that one process does, of which this is the first."""
+        """Return the steps that one process does, starting with this one."""
         numbers = self.graph.module_steps(number)
         if self.engine.splits_modules:
             return range(number, number + 1)
@@ -168,7 +167,7 @@ class ProjectRun(Struct):
     def _run_step(self, step: ProjectStep, lane: int, steps: int, jobs: int) -> StepResult:
         start = time.monotonic()
         try:
-            # What a module does side by side takes the lanes that nothing else waits for.
+            # Concurrent programs of a complete module use the lanes that no other step waits for.
             end = self.engine.run(step, jobs if steps > 1 else 1)
         except MlirOffloadError as error:
             hint = f"  hint: {shown(error.hint)}\n" if error.hint else ""
@@ -194,7 +193,7 @@ class ProjectRun(Struct):
         for step in steps:
             self.state.stamps.forget(step.action.outputs)
         for step in steps:
-            # Between the steps of a module there are files that were not there before.
+            # The module's steps exchange files that did not exist before it started.
             inputs = {**self.state.inputs(step), **work.inputs} if len(steps) > 1 else work.inputs
             own = {str(path): inputs[str(path)] for path in step.action.inputs}
             self.state.record(step, own, work.started_ns)

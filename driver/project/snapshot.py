@@ -1,8 +1,8 @@
-"""What a build with nothing to do looked at, so that the next one compares it without planning.
+"""A snapshot of a build with nothing to do, so that the next build can skip planning if nothing changed.
 
-The snapshot is written after a build in which everything was current. It holds for the same
-environment, settings, tools and patterns, and while no file has another size or time of change. It lies
-in the cache of the user, because it names tools: a project comes from anyone.
+The snapshot is written after a build in which every step was current. It is valid for the same
+environment, settings, tools and patterns, while no file changes its size or change time. It is in the user's
+cache, because it names tools and a project may come from anyone.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from mlir_offload.driver.system.workspace import replace_file, user_cache
 from mlir_offload.toolchain.errors import MlirOffloadError
 
 _FORMAT = "mlir-offload snapshot 1"
-# They differ from shell to shell, and nothing asks for them.
+# Variables that differ from shell to shell and do not affect a build.
 _VOLATILE = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 
 
 class Asked(Struct, frozen=True):
-    """What a build was asked for: its manifest, variants and settings."""
+    """The request of a build: its manifest, variants and environment."""
 
     manifest: str
     variants: tuple[str, ...]
     environment: Mapping[str, str]
 
     def key(self, tools: ToolFinder) -> str:
-        """Return what differs if the plan may be another one, apart from files."""
+        """Return a hash of everything that determines the plan, except files."""
         environment = sorted(
             (name, value) for name, value in self.environment.items() if name not in _VOLATILE
         )
@@ -48,10 +48,10 @@ class Asked(Struct, frozen=True):
 def write_snapshot(
     asked: Asked, tools: ToolFinder, graph: ProjectGraph, state: ProjectState
 ) -> None:
-    """Keep what a build looked at that had nothing to do.
+    """Write the snapshot of a build that had nothing to do.
 
-    Nothing is kept if a file was changed so recently that its time says nothing. The next build only
-    takes longer then.
+    Nothing is written if the change time of a file is too recent to be reliable; then the next build only
+    takes longer.
     """
     files = state.settled(graph.steps)
     manifest = state.stamps.find(asked.manifest)
@@ -66,7 +66,7 @@ def write_snapshot(
 
 
 def count_current(asked: Asked, tools: ToolFinder) -> int | None:
-    """Return how many steps are current, None if a plan has to tell; in the manifest's directory."""
+    """Return the number of current steps; None if a plan is needed. Runs in the manifest's directory."""
     try:
         directory = directory_in(Path(asked.manifest))
         head, *lines = _place(asked).read_text(encoding="utf-8").split("\n")

@@ -1,4 +1,4 @@
-"""The files of a project as they are now, and where a search may find others instead."""
+"""The current state of the files of a project, and where a search could find other files instead."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-# A file that was written just now may be written again within the same tick of its clock.
+# A file that was written within this time may change again without a new time stamp.
 _SETTLED_NS = 2_000_000_000
 _UNSETTLED = -1
 _LIBRARIES = {".a": ".so", ".so": ".a"}
 
 
 class Stamp(Struct, frozen=True):
-    """A file as it was: time of change (-1 where it says nothing), size, hash of its content.
+    """The state of a file: change time in ns (-1 if it was too recent), size in bytes, hash.
 
-    The time is that of the last change of any kind, which nobody can set back as that of the content.
+    The change time is st_ctime, which programs cannot set back, unlike the modification time.
     """
 
     changed_ns: int
@@ -28,7 +28,7 @@ class Stamp(Struct, frozen=True):
 
 
 class FileStamps(Struct):
-    """The files of a project as they are now, each looked at once until it is forgotten."""
+    """A cache of the current state of files; each file is read once until `forget`."""
 
     root: Path
     _status: dict[str, os.stat_result | None] = field(default_factory=dict)
@@ -36,12 +36,12 @@ class FileStamps(Struct):
     _found: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
 
     def find(self, path: str) -> Stamp | None:
-        """Return the stamp of a file, None where there is none."""
+        """Return the stamp of a file; None if it does not exist."""
         status = self._stat(path)
         if status is None:
             return None
         age_ns = time.time_ns() - status.st_ctime_ns
-        # A clock that was set back makes files of the future.
+        # If the clock was set back, the age is negative, and the file not settled.
         is_settled = age_ns > _SETTLED_NS
         digest = self._digest(path)
         if not digest:
@@ -49,21 +49,21 @@ class FileStamps(Struct):
         return Stamp(status.st_ctime_ns if is_settled else _UNSETTLED, status.st_size, digest)
 
     def equals(self, path: str, stamp: Stamp) -> bool:
-        """Say whether a file is what it was."""
+        """Return whether a file is unchanged."""
         status = self._stat(path)
         if status is None or status.st_size != stamp.size_bytes:
             return False
         return status.st_ctime_ns == stamp.changed_ns or self._digest(path) == stamp.digest
 
     def found_in(self, folder: str, path: str) -> tuple[str, ...]:
-        """Return the files that a search of a folder finds by a name that was found as the path."""
+        """Return the files that a search in a directory could find for a name that was resolved to `path`."""
         if (folder, path) not in self._found:
             names = _searched(folder, path)
             self._found[folder, path] = tuple(name for name in names if self._stat(name))
         return self._found[folder, path]
 
     def places(self, folder: str, path: str) -> Iterator[str]:
-        """Yield the directories in which a file may appear that this search finds then."""
+        """Yield the directories in which a file could appear that this search would find."""
         for name in _searched(folder, path):
             place, _, _ = name.rpartition("/")
             while place and self._stat(place) is None:
@@ -71,19 +71,19 @@ class FileStamps(Struct):
             yield place or "."
 
     def folder(self, path: str) -> tuple[int, int] | None:
-        """Return time and size of a directory, None if it was changed just now."""
+        """Return change time (ns) and size of a directory; None if it changed too recently."""
         status = self._stat(path)
         if status is None or time.time_ns() - status.st_ctime_ns <= _SETTLED_NS:
             return None
         return status.st_ctime_ns, status.st_size
 
     def changed_ns(self, path: str) -> int:
-        """Return when a file was changed, 0 where there is none."""
+        """Return the change time of a file in ns, 0 if it does not exist."""
         status = self._stat(path)
         return status.st_ctime_ns if status else 0
 
     def forget(self, paths: Iterable[object]) -> None:
-        """Look at these files again when next asked."""
+        """Remove these files from the cache."""
         for path in map(str, paths):
             self._status.pop(path, None)
             self._digests.pop(path, None)
@@ -97,7 +97,7 @@ class FileStamps(Struct):
         return self._status[path]
 
     def _digest(self, path: str) -> str:
-        """Return the hash of a file, nothing where it cannot be read."""
+        """Return the hash of a file, empty if it cannot be read."""
         if path not in self._digests:
             try:
                 with (self.root / path).open("rb") as stream:
@@ -108,9 +108,9 @@ class FileStamps(Struct):
 
 
 def _searched(folder: str, path: str) -> Iterator[str]:
-    """Yield what a search of a folder looks for: an end of the path is what was written.
+    """Yield the files that a search in a directory may look for: the searched name is some suffix of the path.
 
-    For a library both forms are: `-lq` finds the shared one first.
+    For a library both forms are included, because `-lq` prefers the shared one.
     """
     parts = path.strip("/").split("/")
     for number in range(1, len(parts) + 1):

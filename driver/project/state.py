@@ -1,7 +1,7 @@
-"""What was built, and of what: a journal next to the outputs, which survives a kill at any moment.
+"""The build log of a project, next to the outputs; it remains valid if a build is killed at any time.
 
-A step is recorded behind its outputs, in one line that is written at once. What is not recorded is
-built again; a line that is cut off counts for nothing.
+A step is recorded after its outputs, in one line that is written with one call. Steps without a record are
+rebuilt; an incomplete line is ignored.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from mlir_offload.toolchain.errors import InputOutputError
 
 _JOURNAL, _LOCK = ".mlir-offload-state", ".mlir-offload-lock"
 _FORMAT = "mlir-offload state 3"
-# The journal is written anew when most of its lines are replaced by later ones.
+# The log is compacted if most of its lines are superseded by later ones.
 _MOST_LINES_PER_STEP = 3
 
 
 class StepRecord(Struct, frozen=True):
-    """A step that was done: its signature, and its files as they were then.
+    """A completed step: its signature, and the state of its files.
 
-    `found` are those files that a search finds by their names: it takes a new one of them instead.
+    `found` are all files that a search for these files finds by name: a new one may take precedence.
     """
 
     signature: str
@@ -42,7 +42,7 @@ class StepRecord(Struct, frozen=True):
 
 
 class ProjectState(Struct):
-    """The records of a build directory, the files as they are, and the descriptor of its lock."""
+    """The records of a build directory, the state of its files, and the descriptor of its lock."""
 
     directory: Path
     stamps: FileStamps
@@ -52,7 +52,7 @@ class ProjectState(Struct):
     _lines: int = 0
 
     def load(self) -> None:
-        """Read the journal; what is not a record in it counts for nothing."""
+        """Read the log; invalid lines are ignored."""
         try:
             text = (self.directory / _JOURNAL).read_text(encoding="utf-8", errors="surrogateescape")
         except OSError:
@@ -67,12 +67,12 @@ class ProjectState(Struct):
                 self._records[found[0]] = found[1]
 
     def knows(self, step: ProjectStep) -> bool:
-        """Say whether the step was done before, with these arguments and tools."""
+        """Return whether the step was done before with these arguments and tools."""
         record = self._records.get(str(step.action.outputs[0]))
         return record is not None and record.signature == step.action.signature
 
     def is_current(self, step: ProjectStep) -> bool:
-        """Say whether the outputs of a step are what it would make of its inputs."""
+        """Return whether the outputs of a step are up to date."""
         record = self._records.get(str(step.action.outputs[0]))
         if record is None or record.signature != step.action.signature:
             return False
@@ -87,19 +87,19 @@ class ProjectState(Struct):
         return True
 
     def made(self) -> set[str]:
-        """Return the files in the build directory that steps made, by the records."""
+        """Return the recorded files in the build directory, which steps made."""
         folder = f"{self.directory.relative_to(self.stamps.root)}/"
         paths = (path for record in self._records.values() for path in record.files)
         return {path for path in paths if path.startswith(folder)}
 
     def drop(self, paths: Iterable[str]) -> None:
-        """Forget the steps that made these files."""
+        """Remove the records of the steps that made these files."""
         gone = set(paths)
         self._records = {name: one for name, one in self._records.items() if name not in gone}
         self._write_anew()
 
     def settled(self, steps: Iterable[ProjectStep]) -> dict[str, tuple[int, int]] | None:
-        """Return time and size of all files of current steps; None where a time says nothing yet."""
+        """Return change time (ns) and size of all files of current steps; None if a time is too recent."""
         files: dict[str, tuple[int, int]] = {}
         for step in steps:
             record = self._records[str(step.action.outputs[0])]
@@ -116,14 +116,14 @@ class ProjectState(Struct):
         return files
 
     def _found(self, step: ProjectStep, paths: Iterable[str]) -> frozenset[str]:
-        """Return what a search for these files finds."""
+        """Return the files that a search for these files finds."""
         searches = self._searches(step, paths)
         return frozenset(name for search in searches for name in self.stamps.found_in(*search))
 
     def _searches(self, step: ProjectStep, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Yield where else files of a step may be found: a folder and a file, each once.
+        """Yield the searches that may find other files of a step: pairs of a directory and a file.
 
-        An #include "..." is first searched in the directory of the file that contains it.
+        `#include "..."` searches the directory of the including file first.
         """
         if not step.action.folders:
             return
@@ -134,7 +134,7 @@ class ProjectState(Struct):
         yield from ((folder or ".", path) for folder in folders for path in read)
 
     def _renew(self, step: ProjectStep, record: StepRecord) -> None:
-        """Remember the times of files that were compared by content, which takes longer."""
+        """Record new change times of files whose content is unchanged, to avoid hashing them again."""
         found = {path: self.stamps.find(path) or stamp for path, stamp in record.files.items()}
         if found != record.files:
             name = str(step.action.outputs[0])
@@ -142,17 +142,17 @@ class ProjectState(Struct):
             self._renewed.append(_render(name, self._records[name]) + "\n")
 
     def close(self) -> None:
-        """Write down what was learnt of files that did not change."""
+        """Write the renewed records."""
         if self._renewed:
             self._append("".join(self._renewed))
             self._renewed.clear()
 
     def inputs(self, step: ProjectStep) -> dict[str, Stamp | None]:
-        """Return the inputs of a step as they are before it runs."""
+        """Return the state of the inputs of a step before it runs."""
         return {str(path): self.stamps.find(str(path)) for path in step.action.inputs}
 
     def record(self, step: ProjectStep, inputs: dict[str, Stamp | None], started_ns: int) -> None:
-        """Write down a step that was done. What was changed meanwhile makes it run again."""
+        """Record a completed step, unless a file that it read changed meanwhile."""
         found = {**inputs}
         self.stamps.forget(step.action.written)
         for path in map(str, step.action.written):
@@ -174,7 +174,7 @@ class ProjectState(Struct):
         self._append(_render(name, record) + "\n")
 
     def _noted(self, step: ProjectStep) -> list[str] | None:
-        """Return the files that a step found by itself; None if it did not write which."""
+        """Return the files in the step's dependency file; None if it did not write one."""
         if step.action.depfile is None:
             return []
         try:
@@ -185,7 +185,7 @@ class ProjectState(Struct):
         return list(read_prerequisites(text))
 
     def _read_by(self, path: str, started_ns: int) -> Stamp | None:
-        """Return the stamp of a file that a step has read, None where it changed since."""
+        """Return the stamp of a file that a step has read; None if it changed since the step started."""
         status = self.stamps._stat(path)  # noqa: SLF001 (of this module)
         return (
             None if status is None or status.st_ctime_ns >= started_ns else self.stamps.find(path)
@@ -198,7 +198,7 @@ class ProjectState(Struct):
                 replace_file(journal, f"{_FORMAT}\n")
             descriptor = os.open(journal, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
-                # The last line of a build that was killed may have no end.
+                # If a build was killed, the last line may be incomplete.
                 size = os.fstat(descriptor).st_size
                 ends = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
                 line = text if ends else f"\n{text}"
@@ -210,7 +210,7 @@ class ProjectState(Struct):
         self._lines += 1
 
     def compact(self) -> None:
-        """Write the journal anew where most of its lines count no more."""
+        """Rewrite the log if most of its lines are superseded."""
         if self._lines <= _MOST_LINES_PER_STEP * max(len(self._records), 100):
             return
         self._write_anew()
@@ -230,7 +230,7 @@ def _not_written(path: Path, error: OSError) -> InputOutputError:
 
 
 def is_locked(directory: Path) -> bool:
-    """Say whether a build runs there. Raises OSError if there was none."""
+    """Return whether a build is running in a build directory. Raises OSError if there was none yet."""
     import fcntl
 
     with (directory / _LOCK).open("rb") as lock:
@@ -243,7 +243,7 @@ def is_locked(directory: Path) -> bool:
 
 @contextlib.contextmanager
 def open_state(root: Path, directory: Path) -> Iterator[ProjectState]:
-    """Yield the state of a build directory, which one build at a time has for itself."""
+    """Yield the state of a build directory, locked for one build at a time."""
     import fcntl
 
     make_directory(directory)

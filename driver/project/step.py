@@ -1,8 +1,8 @@
-"""The steps of a project: each one process, its inputs files, its outputs whole or not there.
+"""The steps of a project: each is one process that reads files and writes its outputs atomically.
 
-`--split-step` takes a program apart, `--device-step` makes the images for one architecture,
-`--join-step` makes the object of the host module and the images, `--module-step` does all of these.
-`--source-step` compiles a file of another language, `--archive-step` makes a static library of objects.
+`--split-step` splits a program, `--device-step` makes the images for one architecture, `--join-step`
+makes the object from the host module and the images, `--module-step` does all of these.
+`--source-step` compiles a file of another language, `--archive-step` makes a static library from objects.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ HOST_PART, DEVICE_PART = ".host", ".device"
 
 
 class _Work(Struct, frozen=True):
-    """A step with what it works with."""
+    """A step, its build context and its tools."""
 
     step: BuildStep
     context: BuildContext
@@ -93,26 +93,26 @@ class _Work(Struct, frozen=True):
 
     @property
     def source(self) -> Path:
-        """Return the input."""
+        """Return the path of the input."""
         return Path(self.step.source)
 
     @property
     def output(self) -> Path:
-        """Return where the output goes."""
+        """Return the path of the output."""
         return Path(self.step.output)
 
     @property
     def program(self) -> Path:
-        """Return the file that the user wrote, which errors name."""
+        """Return the user's source, which errors name."""
         return Path(self.step.program or self.source)
 
     def publish(self, made: Path) -> None:
-        """Bring what was made to its place, unless the tools changed meanwhile."""
+        """Move a file to the output, unless the tools have changed."""
         self.tools.check()
         publish(made, self.output)
 
     def note_libraries(self, depfile: Path, targets: Iterable[Target]) -> None:
-        """Write a dependency file, if it is asked for: the user's libraries in images for the targets."""
+        """Write a dependency file, if requested, with the user's libraries in images for the targets."""
         if depfile not in map(Path, self.step.depfiles):
             return
         names = set(map(str, targets))
@@ -125,7 +125,7 @@ class _Work(Struct, frozen=True):
 
 
 def run_project_step(step: BuildStep, runner: Runner) -> None:
-    """Do the step. Raises MlirOffloadError; no output is written then."""
+    """Run the step. Raises MlirOffloadError; then no output is written."""
     options = replace(parse_arguments(step.compiler_words), save_temps=None)
     make_directory(Path(step.output).parent)
     with open_build(options, runner, slots=_slots(options)) as opened:
@@ -157,7 +157,7 @@ def _do(work: _Work) -> None:
 
 
 def _retell(work: _Work, runner: Runner) -> None:
-    """Fail as the compiler does, which names places in the program: the inputs of a step name none."""
+    """Compile the user's program to raise an error with source locations, which a step's inputs lack."""
     if work.step.program is None or not work.program.is_file():
         return
     again = work.context.workspace / "again.o"
@@ -166,7 +166,7 @@ def _retell(work: _Work, runner: Runner) -> None:
 
 
 def _context(step: BuildStep, opened: Build, tools: ToolWatch) -> BuildContext:
-    """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
+    """Find the tools. Raises CompatibilityError if their identity differs from the step's."""
     options = opened.options
     found = find_step_tools(options, RememberingRunner(opened.runner))
     made = _kinds_made(step, options, {target.kind for target in found.targets})
@@ -176,7 +176,7 @@ def _context(step: BuildStep, opened: Build, tools: ToolWatch) -> BuildContext:
 
 
 def _kinds_made(step: BuildStep, options: CompileOptions, kinds: set[Kind]) -> set[Kind]:
-    """Return the kinds of images that a step makes, whose tools take part in it."""
+    """Return the device kinds that the step compiles for, whose tools are part of its identity."""
     if isinstance(step, JoinStep):
         return kinds if options.makes_non_rdc_objects else set()
     if isinstance(step, SourceStep):
@@ -186,12 +186,12 @@ def _kinds_made(step: BuildStep, options: CompileOptions, kinds: set[Kind]) -> s
 
 
 def _slots(options: CompileOptions) -> JobSlots:
-    """Return how many programs a step may run at once: one, if it is not given another number."""
+    """Return the job slots of a step: those of -j, by default one."""
     return JobSlots(options.jobs if any(name == "-j" for name, _ in options.spelled) else 1)
 
 
 def _module(work: _Work, step: ModuleStep) -> None:
-    """Do what the steps of a module do, and leave the files between them for later builds."""
+    """Do all steps of a module, and write their intermediate files for later builds."""
     context, directory = work.context, work.context.workspace / "program"
     normalize(context, work.source, directory)
     split = split_source(context, work.source, directory)
@@ -215,7 +215,7 @@ def _publish_parts(work: _Work, split: Path) -> None:
 def _publish_images(
     work: _Work, device: Sequence[DeviceModule], target: Target, output: Path
 ) -> None:
-    """Write the images of all modules for a target, one container behind the other."""
+    """Write the images of all modules for a target as concatenated containers."""
     made = work.context.workspace / f"{target.kind}.{target.arch}.images"
     made.touch()
     for module in device:
@@ -243,7 +243,7 @@ def _split(work: _Work, step: SplitStep) -> None:
 
 
 def _device(work: _Work) -> None:
-    """Write the images of all modules, one container behind the other."""
+    """Make the images of all modules for one architecture."""
     context = work.context
     if len(context.targets) != 1:
         msg = "--device-step makes images for one --offload-arch="
@@ -291,7 +291,7 @@ def _unpack(context: BuildContext, files: Sequence[Path]) -> SplitFiles:
 def _read_device(
     context: BuildContext, program: Path, split: SplitFiles, files: Sequence[Path]
 ) -> tuple[DeviceModule, ...]:
-    """Bring every image to a file of its own, in the order in which the compiler makes them."""
+    """Write each image to a separate file, in the compiler's order; return the device modules."""
     modules = []
     for module in select_modules(context, program, split.modules):
         heads = module.path.with_suffix(".kernels.ll")
@@ -309,7 +309,7 @@ def _read_device(
 
 
 def _take_image(file: Path, number: int, count: int, output: Path) -> str:
-    """Write one image of a step; return the heads of its kernels."""
+    """Write one image of a step's output; return the heads of its kernels."""
     with open_view(file) as view:
         images = read_images(view)
         if len(images) != count:

@@ -1,7 +1,7 @@
-"""Results of steps by what they came of, for many builds and machines, verified when they are taken.
+"""A store of step results that builds and hosts share, keyed by the inputs, and verified when read.
 
-A result names the content of each file; a file lies under the hash of its content. What is damaged
-counts as not there, is removed, and is made again.
+A result refers to each file by hash; a file is stored under the hash of its content. Damaged entries are
+ignored, and written again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RESULTS, _FILES = "results", "files"
 
 
 class StoringEngine(Struct, frozen=True):
-    """Takes results from the store, and puts there what `local` makes, while the tools are `unchanged`."""
+    """Takes results from the store, or runs steps by `local` and stores the result if the tools are unchanged."""
 
     local: LocalEngine
     store: ResultStore
@@ -37,20 +37,20 @@ class StoringEngine(Struct, frozen=True):
 
     @property
     def lanes(self) -> int:
-        """Return how many steps run at the same time."""
+        """Return the number of steps to run concurrently."""
         return self.local.lanes
 
     @property
     def splits_modules(self) -> bool:
-        """Return whether each step of a module has a process of its own."""
+        """Return whether the steps of a module run separately."""
         return self.local.splits_modules
 
     def cancel(self) -> None:
-        """End as `local` does."""
+        """Cancel like `local`."""
         self.local.cancel()
 
     def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
-        """Take the result of a step, or run the step."""
+        """Take the result of a step from the store, or run the step and store its result."""
         if step.kind not in DECLARED:
             return self.local.run(step, jobs)
         root, files = self.local.root, _files(step.action)
@@ -59,7 +59,7 @@ class StoringEngine(Struct, frozen=True):
         if said is not None:
             return StepEnd(0, said)
         end = self.local.run(step, jobs)
-        # What was edited meanwhile may have been read or not.
+        # Inputs that were edited meanwhile may have been read before or after the change.
         if end.exit_status == 0 and _key(step.action, root) == key:
             self.check_tools()
             self.store.add(key, files, root, end.message)
@@ -83,12 +83,12 @@ def _digest(file: Path) -> str:
 
 
 class ResultStore(Struct, frozen=True):
-    """A directory that builds share. Each file in it is written next to its place and renamed."""
+    """A directory that builds share. Files are written under a temporary name and renamed."""
 
     directory: Path
 
     def take(self, key: str, files: Sequence[PurePosixPath], root: Path) -> str | None:
-        """Bring the files of a result to their places; return what the step said, None if it is not there."""
+        """Copy the files of a result to their paths; return the step's output, None if the store lacks it."""
         result = self._place(_RESULTS, key)
         try:
             digests, said = _parse(result.read_text(encoding="utf-8"), len(files))
@@ -104,7 +104,7 @@ class ResultStore(Struct, frozen=True):
         return said
 
     def add(self, key: str, files: Sequence[PurePosixPath], root: Path, said: str) -> None:
-        """Put a result there. Raises InputOutputError if the directory cannot be written."""
+        """Store a result. Raises InputOutputError if the directory is not writable."""
         digests = [_digest(root / file) for file in files]
         for digest, file in zip(digests, files, strict=True):
             place = self._place(_FILES, digest)
@@ -119,7 +119,7 @@ class ResultStore(Struct, frozen=True):
 
     @staticmethod
     def _write(place: Path, write: Callable[[Path], object]) -> None:
-        # Machines that share the directory may have processes of one number.
+        # Hosts that share the directory may have processes with equal IDs.
         writer = f"{os.uname().nodename}.{os.getpid()}.{threading.get_ident()}"
         part = place.with_name(f".{place.name}.{writer}")
         try:
@@ -134,7 +134,7 @@ class ResultStore(Struct, frozen=True):
 
 
 def _is_damaged(place: Path) -> bool:
-    """Return whether a file is not what its name says, or is not there."""
+    """Return whether a file is missing or does not match the hash in its name."""
     return _digest(place) != place.name
 
 
@@ -143,7 +143,7 @@ def _write_text(text: str, place: Path) -> None:
 
 
 def _parse(line: str, count: int) -> tuple[list[str], str]:
-    """Return the digests and the messages of a result. Raises ValueError for a damaged one."""
+    """Return the digests and the output of a result. Raises ValueError for a damaged one."""
     digest, _, text = line.partition(" ")
     if hashlib.sha256(text.encode()).hexdigest() != digest:
         raise ValueError(digest)

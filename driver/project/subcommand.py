@@ -1,4 +1,4 @@
-"""The subcommand `build`: bring all that a manifest names up to date."""
+"""The subcommand `build`: bring everything in a manifest up to date."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _CREDENTIALS = ("remote_ca", "remote_cert", "remote_key", "remote_token")
 
 
 class BuildOptions(Struct, frozen=True):
-    """What one call of `build` asks for."""
+    """The options of one invocation of `build`."""
 
     manifest: Path
     jobs: int | None
@@ -85,9 +85,9 @@ class BuildOptions(Struct, frozen=True):
 def build_project(arguments: Sequence[str], runner: ProcessRunner) -> int:
     """Run `mlir-offload build`; return its exit status, that of the first step that failed.
 
-    Raises MlirOffloadError for what is wrong before any step runs.
+    Raises MlirOffloadError for an error before any step runs.
     """
-    # Before anything opens a file: see find_jobserver.
+    # Must be called before a file is opened: see find_jobserver.
     announcement = find_jobserver(os.environ)
     options = parse_build_arguments(arguments, runner)
     if options is None:
@@ -96,13 +96,13 @@ def build_project(arguments: Sequence[str], runner: ProcessRunner) -> int:
     if _has_nothing_to_do(options, runner):
         return 0
     project = read_project(options.manifest)
-    # Where all steps run: flags name files from there.
+    # All steps run there, and flags name files relative to it.
     with contextlib.chdir(project.root):
         return _build(options, project, announcement, runner)
 
 
 def _has_nothing_to_do(options: BuildOptions, runner: ProcessRunner) -> bool:
-    """Say so, if all is as the last build left it, without making a plan."""
+    """Return whether nothing changed since the last build, and report that, without making a plan."""
     others = (options.emit, options.report, options.trace, options.timeline)
     if any(others) or options.clean or options.prune or options.dry_run:
         return False
@@ -135,9 +135,9 @@ def _build(
         project_emit.emit_project(graph, options.emit, options.output)
         return 0
     own_jobs = options.jobs or os.cpu_count() or 1
-    # A jobserver that was announced and cannot be reached leaves us the one slot that we have.
+    # If a jobserver was announced but is not reachable, only the implicit slot may be used.
     jobs = own_jobs if announcement.server or not announcement.is_announced else options.jobs or 1
-    # With a server -j is the number of steps that it is given.
+    # With a server, -j is the number of concurrent actions, not of local programs.
     slots = JobSlots(jobs if options.remote is None else os.cpu_count() or 1, announcement.server)
     with (
         contextlib.closing(slots),
@@ -156,13 +156,13 @@ def _build(
 
 
 def _load_tools_once(runner: ProcessRunner, tools: ToolFinder, folder: Path) -> None:
-    """Have the tools of the first release forked, which are those of all steps in most projects."""
+    """Load the tools of the first release into fork servers; most projects use only one release."""
     for releases in tools.releases[:1]:
         choose.load_tools_once(runner, releases, folder, is_dry=False)
 
 
 def parse_build_arguments(arguments: Sequence[str], runner: ProcessRunner) -> BuildOptions | None:
-    """Return the options, None where help was asked for. Raises UsageError."""
+    """Return the options; None if help was requested. Raises UsageError."""
     found = call(_command, arguments, runner)
     return found if isinstance(found, BuildOptions) else None
 
@@ -174,10 +174,10 @@ def parse_build_arguments(arguments: Sequence[str], runner: ProcessRunner) -> Bu
     remote=None,
 )
 def _command(**values: object) -> BuildOptions:
-    """Bring all that MANIFEST names up to date (default: offload.yaml).
+    """Bring all targets of MANIFEST up to date (default: offload.yaml).
 
-    The steps are processes; what is up to date is known by content, flags and tools. An interrupted
-    build goes on where it was.
+    Each step is a process. A step is repeated if the content of its inputs, its flags or its tools change. An
+    interrupted build continues where it stopped.
     """
     config, no_config = values.pop("config"), values.pop("no_config")
     for name in (*_OUTPUTS, *_CREDENTIALS):
@@ -191,7 +191,7 @@ def _command(**values: object) -> BuildOptions:
 
 
 def _hand_on(options: BuildOptions) -> None:
-    """Tell the steps, which are processes of their own, under what they run."""
+    """Pass --launcher= and --cache to the steps by environment variables."""
     if options.launcher is not None:
         os.environ[LAUNCHER_VARIABLE] = options.launcher
     if options.cache is not None:
@@ -199,7 +199,7 @@ def _hand_on(options: BuildOptions) -> None:
 
 
 def _without_steps(options: BuildOptions, graph: ProjectGraph, state: ProjectState) -> int:
-    """Remove files, or show what would run; return the exit status."""
+    """Remove files, or show the steps that would run; return the exit status."""
     if options.dry_run:
         for step in stale_steps(graph, state):
             words = ("mlir-offload", *step.action.arguments)
@@ -237,7 +237,7 @@ def _files_written(options: BuildOptions, graph: ProjectGraph) -> Iterator[Outpu
 def _chosen(
     options: BuildOptions, local: LocalEngine, graph: ProjectGraph, tools: ToolFinder
 ) -> Iterator[StepEngine]:
-    """Yield the engine that the options ask for. Raises UsageError if they contradict each other."""
+    """Yield the engine for the options. Raises UsageError if they conflict."""
     if options.remote is not None:
         if options.store is not None:
             msg = "--store= and --remote= exclude each other"
@@ -277,7 +277,7 @@ def _run(
 
 
 def _conclude(options: BuildOptions, record: BuildRecord) -> int:
-    """Write the reports, say what came of it, and return the exit status."""
+    """Write the reports, print the summary, and return the exit status."""
     if options.report:
         write_report(record, options.report)
     if options.trace:

@@ -1,4 +1,4 @@
-"""The tools of a project: found once for each set of flags, named by their content."""
+"""The tools of a project: found once per set of flags, and identified by content."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch, uses
 
 _Places = tuple[str, str, str, str]
 _PIPELINE = "--pipeline="
-# What clang reads besides its arguments, where the identity of the tools does not contain it.
+# Variables that clang reads and that are not part of the identity of the tools.
 TIME_VARIABLE = "SOURCE_DATE_EPOCH"
 INCLUDE_VARIABLES = ("CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
 LINK_VARIABLES = ("LIBRARY_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
 _FOLDER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH")
 _ARCH_SETTING = "offload-arch"
-# The settings that are not options of each step: all others decide about the code.
+# Settings that are not passed to the steps; all others affect the code.
 _OTHER_SETTINGS = frozenset(
     (_ARCH_SETTING, "jobs", "message-format", "color", "quiet", "crash-diagnostics")
 )
@@ -69,10 +69,10 @@ def _is_of_steps(setting: Setting) -> bool:
 
 
 class StepTools(Struct, frozen=True):
-    """The tools for one set of flags, and what these ask for.
+    """The tools for one set of flags, and the parsed flags.
 
-    `later_flags` are those for the steps after a split, which run no pipeline on a program;
-    `pipeline_files` are what the pipeline is read from.
+    `later_flags` are for the steps after a split, which do not run a pipeline. `pipeline_files` are the files that
+    the pipeline is read from.
     """
 
     flags: tuple[str, ...]
@@ -82,11 +82,11 @@ class StepTools(Struct, frozen=True):
     cuda: CudaToolkit | None
     rocm: RocmInstallation | None = None
     pipeline_files: tuple[PurePosixPath, ...] = ()
-    # Each of thousands of steps asks.
+    # A cache, because thousands of steps request the identity.
     _identities: dict[Kind | None, str] = field(default_factory=dict)
 
     def identity(self, kind: Kind | None) -> str:
-        """Return the identity of the tools for a kind of images; None is for host code."""
+        """Return the identity of the tools for a device kind, or for host code if None."""
         if kind not in self._identities:
             march = self.options.march
             found = identify_for(kind, self.releases, self.cuda, self.rocm, march)
@@ -100,34 +100,34 @@ class StepTools(Struct, frozen=True):
         return str(identify_kinds(kinds, self.releases, self.cuda, self.rocm, march))
 
     def environment(self, *names: str) -> Environment:
-        """Return those of these variables that are set."""
+        """Return the given variables that are set, with their values."""
         return tuple((name, value) for name in sorted(names) if (value := os.environ.get(name)))
 
     @property
     def image_environment(self) -> Environment:
-        """Return the variables that decide about device images: line tables contain a time."""
+        """Return the variables that affect device images: with -g, line tables contain a timestamp."""
         return self.environment(TIME_VARIABLE) if self.options.debug else ()
 
     @property
     def folders(self) -> tuple[PurePosixPath, ...]:
-        """Return where headers and libraries are searched, apart from the places of the system."""
+        """Return the directories of the user in which headers and libraries are searched."""
         named = [value for name, value in self.options.spelled if _names_folder(name)]
         listed = [os.environ.get(name, "").split(os.pathsep) for name in _FOLDER_VARIABLES]
         return tuple(map(PurePosixPath, filter(None, chain(named, *listed))))
 
     @property
     def whole_identity(self) -> str:
-        """Return the identity of all of them."""
+        """Return the identity of the complete toolchain."""
         return str(identify_toolchain(self.releases, self.cuda, self.rocm))
 
     @property
     def files(self) -> tuple[FileIdentity, ...]:
-        """Return the files that they are made of."""
+        """Return the files of the complete toolchain."""
         return identify_toolchain(self.releases, self.cuda, self.rocm).files
 
 
 class ToolFinder(Struct):
-    """Finds tools, and remembers what it has found. `settings` are the files with settings."""
+    """Finds tools, and caches them. `settings` are the configuration files."""
 
     runner: Runner
     settings: tuple[ConfigFile, ...] = ()
@@ -141,22 +141,22 @@ class ToolFinder(Struct):
 
     @property
     def kinds(self) -> frozenset[Kind]:
-        """Return the kinds of all targets that were asked for."""
+        """Return the device kinds of all requested targets."""
         return frozenset(target.kind for targets in self._targets.values() for target in targets)
 
     @property
     def releases(self) -> tuple[Releases, ...]:
-        """Return the releases of LLVM that were found."""
+        """Return the LLVM releases that were found."""
         return tuple(self._releases.values())
 
     def targets(self, archs: tuple[str, ...]) -> tuple[Target, ...]:
-        """Return the targets of architectures; without any, those of the settings or of this machine."""
+        """Return the targets of architectures, by default those of the settings or of this host."""
         if archs not in self._targets:
             self._targets[archs] = choose_targets(archs or self._set_archs())
         return self._targets[archs]
 
     def described(self) -> list[object]:
-        """Return what was found, for `is_as`."""
+        """Return a description of the found tools and targets, for `is_as`."""
         archs = [(names, list(map(str, found))) for names, found in self._targets.items()]
         tools = [
             (flags, list(map(str, targets)), found.whole_identity, found.identity_of(targets))
@@ -165,7 +165,7 @@ class ToolFinder(Struct):
         return [archs, tools]
 
     def is_as(self, described: Sequence[Any]) -> bool:
-        """Say whether the same is found now. Raises MlirOffloadError where nothing is."""
+        """Return whether the same tools and targets are found now. Raises MlirOffloadError if one is missing."""
         archs, tools = described
         if any(list(map(str, self.targets(tuple(names)))) != found for names, found in archs):
             return False
@@ -186,8 +186,7 @@ class ToolFinder(Struct):
     def tools(self, flags: tuple[str, ...], targets: tuple[Target, ...]) -> StepTools:
         """Return the tools for flags.
 
-        Raises ToolchainError where one is missing, CompatibilityError where it does not know a
-        target.
+        Raises ToolchainError if one is missing, CompatibilityError if a target is not supported.
         """
         key = (flags, targets)
         if key not in self._tools:
@@ -201,7 +200,7 @@ class ToolFinder(Struct):
         return self._tools[key]
 
     def _find(self, flags: tuple[str, ...], targets: tuple[Target, ...]) -> StepTools:
-        # Each object is compiled with -c, which decides what form its images have.
+        # -c, because it determines the format of images, and each object is compiled with it.
         options = parse_arguments(("-c", "any.mlir", *flags))
         finder = RememberingRunner(self.runner)
         places = places_of(options)

@@ -1,4 +1,4 @@
-"""YAML as nodes that know their places, read without recursion: a manifest may come from anyone."""
+"""YAML as nodes with locations, parsed without recursion, because a manifest may come from anyone."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from msgspec import Struct, field
 from mlir_offload.driver.option.row import value_hint
 from mlir_offload.toolchain.errors import UsageError
 
-# The one that is written in C is ten times as fast.
+# The loader in C is ten times as fast.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 16
-# An alias costs a few bytes and may stand for many nodes.
+# A short alias may expand to many nodes.
 _MOST_NODES = 4_000_000
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
 
 class YamlNode(Struct):
-    """A node and where it begins: line and column count from 1."""
+    """A node and its location; line and column start at 1."""
 
     line: int
     column: int
 
 
 class YamlScalar(YamlNode):
-    """A text, a number, a word: as it is written."""
+    """A scalar with its source text."""
 
     text: str
     is_null: bool
@@ -42,15 +42,15 @@ class YamlList(YamlNode):
 
 
 class YamlMapping(YamlNode):
-    """A mapping: keys and values by turns."""
+    """A mapping: alternating keys and values."""
 
     items: list[YamlNode] = field(default_factory=list)
 
 
 def compose(text: bytes, file: Path) -> YamlNode:
-    """Return the node of a document. Raises UsageError where it is not YAML, or nested too deeply.
+    """Return the root node of a document. Raises UsageError for invalid or too deeply nested YAML.
 
-    PyYAML's own `compose` recurses in C, and a file of brackets ends the process.
+    PyYAML's own `compose` recurses in C, so that a file of brackets would crash the process.
     """
     try:
         nodes = _nodes(yaml.parse(text, Loader=_Loader), file)
@@ -72,10 +72,10 @@ def compose(text: bytes, file: Path) -> YamlNode:
 
 
 def _expanded(node: YamlNode, known: dict[int, int]) -> int:
-    """Return how many values a node represents.
+    """Return the number of values of a node with aliases expanded.
 
-    An alias follows its anchor, so that this recurses no deeper than the text nests. A node that contains
-    itself is counted once: the manifest has no recursive part, so that it is rejected by its type.
+    An alias follows its anchor, so that the recursion is no deeper than the nesting of the text. A node that
+    contains itself is counted once; it is rejected later, because no part of a manifest is recursive.
     """
     if not isinstance(node, YamlList | YamlMapping):
         return 1
@@ -86,7 +86,7 @@ def _expanded(node: YamlNode, known: dict[int, int]) -> int:
 
 
 def _syntax_hint(text: bytes, error: yaml.MarkedYAMLError) -> str:
-    """Return what to do: the parser gives up behind what is wrong, or does not say what it is."""
+    """Return a hint for a syntax error, because the parser reports a later position or no cause."""
     begin, end = error.context_mark, error.problem_mark
     if end is not None and text.decode(errors="replace")[end.index : end.index + 1] == "\t":
         return "indent with spaces: YAML allows no tabs"
@@ -98,7 +98,7 @@ def _syntax_hint(text: bytes, error: yaml.MarkedYAMLError) -> str:
 
 
 def _nodes(events: Iterable[yaml.Event], file: Path) -> list[YamlNode]:
-    """Return the nodes of all documents."""
+    """Return the root nodes of all documents."""
     found: list[YamlNode] = []
     anchors: dict[str, YamlNode] = {}
     siblings = [found]
@@ -139,22 +139,22 @@ def _node(event: yaml.NodeEvent) -> YamlNode:
 
 
 class NodeReader(Struct):
-    """Reads nodes of YAML as what they must be; whatever is wrong has a place."""
+    """Reads nodes as the expected types. All errors have a location."""
 
     file: Path
 
     def fail(self, node: YamlNode, message: str, hint: str = "") -> NoReturn:
-        """Raise UsageError with the place of the node."""
+        """Raise UsageError with the location of the node."""
         raise UsageError(message, hint=hint, location=self.location(node))
 
     def location(self, node: YamlNode) -> str:
-        """Return the place of a node, as errors name it."""
+        """Return the location of a node as `file:line:column`."""
         return f"{self.file}:{node.line}:{node.column}"
 
     def mapping(
         self, node: YamlNode, what: str, known: Mapping[str, object] | None = None
     ) -> dict[str, YamlNode]:
-        """Return the keys and values of a mapping; `known` are the keys that it may have."""
+        """Return the keys and values of a mapping. Raises UsageError for a key that is not in `known`."""
         if not isinstance(node, YamlMapping):
             hint = "write 'NAME: VALUE', one per line"
             self.fail(node, f"{what} must be a mapping of names to values", hint)
@@ -169,13 +169,13 @@ class NodeReader(Struct):
         return found
 
     def items(self, node: YamlNode, what: str) -> list[YamlNode]:
-        """Return the nodes of a list."""
+        """Return the nodes of a list. Raises UsageError for another node."""
         if not isinstance(node, YamlList):
             self.fail(node, f"{what} must be a list", "write [a, b], or one per line after '- '")
         return node.items
 
     def text(self, node: YamlNode, what: str) -> str:
-        """Return a string as it is written."""
+        """Return a non-empty string of one line. Raises UsageError for another node."""
         if not isinstance(node, YamlScalar) or node.is_null or not node.text:
             self.fail(node, f"{what} must be a string", "write a name, or a text in quotes")
         text = node.text
@@ -184,7 +184,7 @@ class NodeReader(Struct):
         return text
 
     def words(self, node: YamlNode, what: str) -> list[tuple[YamlNode, str]]:
-        """Return the strings of a list, or the words of one string as a shell takes it apart."""
+        """Return the strings of a list, or the words of one string with the quoting of a shell."""
         if isinstance(node, YamlList):
             return [
                 (item, self.text(item, f"an item of {what}")) for item in self.items(node, what)

@@ -1,4 +1,4 @@
-"""Steps of a project on other machines, by the Remote Execution API."""
+"""Steps of a project on other hosts, by the Remote Execution API."""
 
 from mlir_offload.toolchain import load_on_use
 

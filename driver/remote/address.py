@@ -1,4 +1,4 @@
-"""Where a server of the Remote Execution API is, and what it asks of its clients."""
+"""The address of a Remote Execution server, and the credentials for it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _HINT = "write --remote=grpcs://HOST:PORT or grpcs://HOST:PORT/INSTANCE"
 
 
 class RemoteOptions(Struct, frozen=True):
-    """What the options of `build` say of the server.
+    """The options of `build` for the server.
 
-    `platform` are properties of the workers, NAME=VALUE; `token` is a file, which may be replaced
-    while the build runs.
+    `platform` are properties of the workers, NAME=VALUE. `token` is a file, whose content may change during
+    the build.
     """
 
     url: str
@@ -31,7 +31,7 @@ class RemoteOptions(Struct, frozen=True):
 
 
 class RemoteAddress(Struct, frozen=True):
-    """A server, and the instance of it that is asked; `url` is what the user wrote."""
+    """A server and an instance of it. `url` is the value of --remote=."""
 
     url: str
     target: str
@@ -40,7 +40,7 @@ class RemoteAddress(Struct, frozen=True):
 
 
 def parse_address(url: str) -> RemoteAddress:
-    """Return what a URL names. Raises UsageError for what is none of such a server."""
+    """Return the address in a URL. Raises UsageError for an invalid one, or one without TLS for another host."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -54,7 +54,7 @@ def parse_address(url: str) -> RemoteAddress:
         raise _wrong(url, "a host, a port and an instance are all that it may name")
     is_secure = parts.scheme == _SECURE
     if not is_secure and not _is_loopback(parts):
-        msg = f"{url}: nothing but TLS keeps others from reading and changing code on the way"
+        msg = f"{url}: without TLS, others can read and change the code in transit"
         raise UsageError(msg, hint="use grpcs://; grpc:// is for servers on this machine")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return RemoteAddress(url, f"{host}:{port}", parts.path.strip("/"), is_secure)
@@ -74,7 +74,7 @@ def _is_loopback(parts: SplitResult) -> bool:
 
 
 def parse_platform(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the properties of workers, sorted as the API wants them. Raises UsageError."""
+    """Return the properties of workers, sorted as the API requires. Raises UsageError."""
     pairs = []
     for word in (part for listed in words for part in listed.split(",")):
         name, equals, value = word.partition("=")
@@ -97,7 +97,7 @@ def read_credential(file: Path | None, option: str) -> bytes | None:
 
 
 def read_token(file: Path) -> str:
-    """Return a bearer token. Raises InputOutputError, UsageError for what cannot be one."""
+    """Return a bearer token. Raises InputOutputError, UsageError for an invalid one."""
     content = (read_credential(file, "--remote-token") or b"").strip()
     if not content or not content.isascii() or len(content.split()) != 1:
         msg = f"{file} does not contain a token"

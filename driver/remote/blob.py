@@ -1,4 +1,4 @@
-"""Files of actions on a server, each by the hash of its content."""
+"""Upload and download files of actions, which the server stores by content hash."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ _CHUNK_BYTES = 1 << 20
 
 
 class BlobId(Struct, frozen=True):
-    """The name of a file's content."""
+    """The identity of a file's content: its SHA-256 in hexadecimal and its size."""
 
     hash: str
     size_bytes: int
 
     def message(self) -> Any:
-        """Return it as the API writes it."""
+        """Return it as a Digest message of the API."""
         return reapi.Digest(hash=self.hash, size_bytes=self.size_bytes)
 
     @classmethod
     def of(cls, message: Any) -> BlobId:
-        """Return what a message of the API names."""
+        """Return the identity in a Digest message of the API."""
         return cls(message.hash, message.size_bytes)
 
 
 class Blob(Struct, frozen=True):
-    """A content to send: that of a file, or the bytes themselves."""
+    """Content to upload: that of a file, or bytes."""
 
     id: BlobId
     data: bytes = b""
     file: Path | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the content. Raises InputOutputError if the file is another one now."""
+        """Yield the content. Raises InputOutputError if the file has changed."""
         if self.file is None:
             yield self.data
             return
@@ -65,17 +65,17 @@ class Blob(Struct, frozen=True):
 
 
 def blob_of(data: bytes) -> Blob:
-    """Return bytes with their name."""
+    """Return bytes as a blob."""
     return Blob(BlobId(hashlib.sha256(data).hexdigest(), len(data)), data)
 
 
 class FileBlobs(Struct):
-    """The files of a project by their content, each read once as long as it is not touched."""
+    """A cache of the project's files as blobs; a file is hashed again only if its stamp changes."""
 
     _known: dict[Path, tuple[str, Blob]] = field(default_factory=dict)
 
     def find(self, file: Path) -> Blob:
-        """Return a file with its name. Raises InputOutputError if it cannot be read."""
+        """Return a file as a blob. Raises InputOutputError if it cannot be read."""
         try:
             stamp = file_stamp(file.stat())
             known = self._known.get(file)
@@ -95,13 +95,13 @@ def _unreadable(file: Path, error: OSError) -> InputOutputError:
 
 
 class RemoteFiles(Struct):
-    """The files that a server has; it is asked once for each."""
+    """The server's storage; it is queried once for each file."""
 
     server: RemoteServer
     _there: set[BlobId] = field(default_factory=set)
 
     def upload(self, blobs: Iterable[Blob]) -> None:
-        """Send what the server does not have."""
+        """Upload the blobs that the server does not have."""
         unknown = {blob.id: blob for blob in blobs if blob.id not in self._there}
         if not unknown:
             return
@@ -118,11 +118,11 @@ class RemoteFiles(Struct):
         self._there.update(unknown)
 
     def note(self, blobs: Iterable[BlobId]) -> None:
-        """Remember what the server has, because it named it."""
+        """Record that the server has these blobs, because it named them in a result."""
         self._there.update(blobs)
 
     def forget(self) -> None:
-        """Ask again for each file: the server has deleted some."""
+        """Query each file again, because the server has deleted some."""
         self._there.clear()
 
     def _update(self, batch: Sequence[Blob]) -> None:
@@ -146,7 +146,7 @@ class RemoteFiles(Struct):
             raise ToolFailedError(msg, hint=hint, location=self.server.address.url)
 
     def _write(self, blob: Blob) -> None:
-        """Send a file that is too large for one message."""
+        """Upload a blob that is too large for one message."""
 
         def requests() -> Iterator[Any]:
             place = f"uploads/{uuid.uuid4()}/blobs/{blob.id.hash}/{blob.id.size_bytes}"
@@ -160,7 +160,7 @@ class RemoteFiles(Struct):
 
         method = self.server.connection().bytes.Write
         answer = self.server.attempt(lambda: method(requests(), metadata=self.server.metadata()))
-        # Less is written where somebody else was quicker; -1 says so of compressed files.
+        # Less is committed if another client uploaded the same blob first; for compressed blobs it is -1.
         if answer.committed_size not in {blob.id.size_bytes, -1}:
             msg = f"the server took {answer.committed_size} of {blob.id.size_bytes} bytes of a file"
             raise ToolFailedError(msg, hint="see its log", location=self.server.address.url)
@@ -169,10 +169,10 @@ class RemoteFiles(Struct):
         return f"{self.server.instance}/{place}" if self.server.instance else place
 
     def fetch(self, blobs: Iterable[BlobId], given: Mapping[BlobId, bytes]) -> dict[BlobId, bytes]:
-        """Return contents, those that were `given` with a result included.
+        """Return contents, including those that were `given` in a result.
 
-        Raises KeyError for one that the server does not have, VerificationError for one that is
-        not what its name says.
+        Raises KeyError for a blob that the server does not have, VerificationError if a content does not match
+        its hash.
         """
         found = {key: data for key, data in given.items() if len(data) == key.size_bytes}
         wanted = [key for key in dict.fromkeys(blobs) if key not in found and key.size_bytes]
@@ -184,7 +184,7 @@ class RemoteFiles(Struct):
                 found.update(self._read_batch(batch))
         for key, data in found.items():
             if hashlib.sha256(data).hexdigest() != key.hash:
-                msg = f"the server sent something else than the file {key.hash}"
+                msg = f"the server sent other content for the file {key.hash}"
                 hint = "delete it from the server's storage"
                 raise VerificationError(msg, hint=hint, location=self.server.address.url)
         return found
@@ -201,7 +201,7 @@ class RemoteFiles(Struct):
             yield BlobId.of(response.digest), response.data
 
     def _read(self, key: BlobId) -> bytes:
-        """Return a file that is too large for one message."""
+        """Return a blob that is too large for one message."""
         name = self._name(f"blobs/{key.hash}/{key.size_bytes}")
         method = self.server.connection().bytes.Read
 
@@ -219,7 +219,7 @@ class RemoteFiles(Struct):
 
 
 def _batches(items: Sequence[Any], size: Callable[[Any], int], limit: int) -> Iterator[list[Any]]:
-    """Yield the items in groups of so many bytes at most; a larger one is alone."""
+    """Yield the items in batches of at most `limit` bytes; a larger item has its own batch."""
     batch: list[Any] = []
     total = 0
     for item in items:

@@ -1,4 +1,4 @@
-"""Run an action on a server: its result from the action cache, or by a worker."""
+"""Run an action on a server: take its result from the action cache, or let a worker run it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlir_offload.driver.remote.server import Patience, RemoteServer
 from mlir_offload.toolchain.errors import ToolFailedError, VerificationError
 
 _FIRST_DELAY_S = 0.1
-# How often an action is sent again whose files the server has lost.
+# The limit for sending an action again after the server has lost its files.
 _MOST_ATTEMPTS = 3
 _CODES = grpc.StatusCode
 _OK, _LOST = _CODES.OK.value[0], _CODES.FAILED_PRECONDITION.value[0]
@@ -22,7 +22,7 @@ _PASSING = frozenset(code.value[0] for code in (_CODES.UNAVAILABLE, _CODES.ABORT
 
 
 class RemoteResult(Struct, frozen=True):
-    """What came of an action: its outputs by their names, if it ended well."""
+    """The result of an action: its exit status, output, and output files by path if it succeeded."""
 
     exit_status: int
     said: str
@@ -31,33 +31,33 @@ class RemoteResult(Struct, frozen=True):
 
 
 class _LostFilesError(Exception):
-    """The server names a file that it does not have any more."""
+    """The server refers to a file that it no longer has."""
 
 
 class Execution(Struct, frozen=True):
-    """Runs actions; several threads use it at the same time."""
+    """Runs actions. Thread-safe."""
 
     server: RemoteServer
     files: RemoteFiles
 
     def run(self, action: RemoteAction) -> RemoteResult:
-        """Return the result of an action. Raises MlirOffloadError where the server has none."""
+        """Return the result of an action. Raises MlirOffloadError if there is none."""
         result = self._find(action)
         for _ in range(_MOST_ATTEMPTS):
             try:
                 if result is None or result.exit_code:
-                    # Some servers keep failures, which may be of a worker that has gone.
+                    # Some servers cache failures, whose cause may be a worker that no longer exists.
                     result = self._execute(action, skips_cache=result is not None)
                 return self._collect(action, result)
             except (KeyError, _LostFilesError):
                 self.files.forget()
                 result = reapi.ActionResult(exit_code=1)
         msg = "the server loses the files of this step"
-        hint = "has its storage too little room for the build?"
+        hint = "is its storage large enough for the build?"
         raise ToolFailedError(msg, hint=hint, location=self.server.address.url)
 
     def _find(self, action: RemoteAction) -> Any:
-        """Return the result in the action cache, None where there is none."""
+        """Return the result in the action cache; None if there is none."""
         request = reapi.GetActionResultRequest(
             instance_name=self.server.instance,
             action_digest=action.name.id.message(),
@@ -77,7 +77,7 @@ class Execution(Struct, frozen=True):
         return self.server.attempt(find)
 
     def _execute(self, action: RemoteAction, *, skips_cache: bool) -> Any:
-        """Return what a worker makes of an action; the server may be started again meanwhile."""
+        """Return the result of a worker. The server may restart meanwhile."""
         self.files.upload(action.blobs)
         request = reapi.ExecuteRequest(
             instance_name=self.server.instance,
@@ -97,7 +97,7 @@ class Execution(Struct, frozen=True):
                         return self._result(operation)
             except grpc.RpcError as error:
                 if name and error.code() is _CODES.NOT_FOUND:
-                    # The server was started again, and does not know what it was asked.
+                    # The server restarted and lost the operation.
                     name = ""
                 else:
                     self.server.wait(patience, error)
@@ -114,7 +114,7 @@ class Execution(Struct, frozen=True):
         return self.server.follow(stream, connection)
 
     def _result(self, operation: Any) -> Any:
-        """Return the result in an operation. Raises ToolFailedError where no worker made one."""
+        """Return the result in an operation. Raises ToolFailedError if no worker ran the action."""
         response = reapi.ExecuteResponse()
         operation.response.Unpack(response)
         status = operation.error if operation.HasField("error") else response.status
@@ -128,7 +128,7 @@ class Execution(Struct, frozen=True):
         raise ToolFailedError(msg, hint=hint, location=self.server.address.url)
 
     def _collect(self, action: RemoteAction, result: Any) -> RemoteResult:
-        """Return a result with all that it names. Raises KeyError if the server lost some of it."""
+        """Return a result with its files. Raises KeyError if the server lost one of them."""
         worker = result.execution_metadata.worker or "a worker"
         files = {file.path: file for file in result.output_files}
         names = {path: BlobId.of(file.digest) for path, file in files.items()}
@@ -136,8 +136,8 @@ class Execution(Struct, frozen=True):
         failed = bool(result.exit_code)
         missing = [path for path in action.outputs if path not in names]
         if missing and not failed:
-            msg = f"{worker} left no {missing[0]}"
-            hint = "are the mlir-offload there and this one of the same release?"
+            msg = f"{worker} did not write {missing[0]}"
+            hint = "does the worker have the same release of mlir-offload?"
             raise VerificationError(msg, hint=hint, location=self.server.address.url)
         wanted = {} if failed else {path: names[path] for path in action.outputs}
         said = [BlobId.of(digest) for digest in (result.stdout_digest, result.stderr_digest)]

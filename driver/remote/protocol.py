@@ -1,4 +1,4 @@
-"""The messages and services of the Remote Execution API v2, as the package of BuildStream publishes them."""
+"""The messages and services of the Remote Execution API v2, from the package BuildStream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ except ImportError as error:
     msg = f"--remote= needs gRPC and the messages of the Remote Execution API: {error}"
     raise ToolchainError(msg, hint="pip install 'mlir-offload[remote]'") from error
 
-# What the compiler of the definitions writes has no types.
+# The generated modules have no type annotations.
 reapi: Any = remote_execution_pb2
 services: Any = remote_execution_pb2_grpc
 bytestream: Any = bytestream_pb2

@@ -1,4 +1,4 @@
-"""An action as the Remote Execution API describes it: a command, and a tree of the files that it reads."""
+"""An action as the Remote Execution API describes it: a command, and the tree of its input files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mlir_offload.driver.step.action import Action
 from mlir_offload.toolchain.errors import UsageError
 
 PROGRAM = "mlir-offload"
-# Nothing else is set on a worker than what an action names; this is where it finds the driver.
+# Workers set only the variables of the action, so that it must contain a PATH to find the driver.
 _PATH = ("PATH", "/usr/local/bin:/usr/bin:/bin")
 _Folder: TypeAlias = "dict[str, Blob | _Folder]"
 
 
 class RemoteAction(Struct, frozen=True):
-    """An action, and all that a worker needs to run it; `name` is that of the action itself."""
+    """An action with all blobs that a worker needs; `name` is the blob of the Action message."""
 
     name: Blob
     blobs: tuple[Blob, ...]
@@ -28,7 +28,7 @@ class RemoteAction(Struct, frozen=True):
 
 
 def check_paths(paths: Iterable[PurePosixPath], label: str, manifest: Path) -> None:
-    """Raise UsageError for a file that lies where a worker has none."""
+    """Raise UsageError for a file outside of the project, which a worker does not have."""
     for path in paths:
         if path.is_absolute() or ".." in path.parts:
             msg = f"step {label} reads {path}, which a worker does not have"
@@ -45,15 +45,15 @@ def describe(
 ) -> RemoteAction:
     """Return an action with further options of its command; its paths are relative to `root`.
 
-    Raises InputOutputError for an input that cannot be read.
+    Raises InputOutputError for an unreadable input.
     """
     inputs = {path: files.find(root / path) for path in action.inputs}
-    # Of these the tools take what is there.
+    # Of these files, the step uses those that exist.
     there = (path for path in action.consulted if (root / path).is_file())
     inputs |= {path: files.find(root / path) for path in there}
     blobs = list(inputs.values())
     tree = _add_folder(_folders(inputs), blobs)
-    # A module names some of its dependency files as outputs too.
+    # A module step lists some of its dependency files as outputs as well.
     depfile = (action.depfile,) if action.depfile else ()
     outputs = tuple(sorted({str(path) for path in (*action.outputs, *depfile)}))
     properties = [reapi.Platform.Property(name=name, value=value) for name, value in platform]
@@ -63,7 +63,7 @@ def describe(
             reapi.Command.EnvironmentVariable(name=name, value=value)
             for name, value in sorted((_PATH, *action.environment))
         ],
-        # Servers of version 2.0 know the first, later ones the second.
+        # Version 2.0 of the API has only output_files, later versions prefer output_paths.
         output_files=outputs,
         output_paths=outputs,
         platform=reapi.Platform(properties=properties),
@@ -96,7 +96,7 @@ def _folders(files: Mapping[PurePosixPath, Blob]) -> _Folder:
 
 
 def _add_folder(folder: _Folder, blobs: list[Blob]) -> Blob:
-    """Return the message for a folder; it and those within are added."""
+    """Return the Directory message of a directory; add it and its subdirectories to `blobs`."""
     message = reapi.Directory()
     for name, item in sorted(folder.items()):
         if isinstance(item, dict):

@@ -1,4 +1,4 @@
-"""Calls of a server of the Remote Execution API: authenticated, repeated while it is away, cancelled."""
+"""Calls of a Remote Execution server, with authentication, retries and cancellation."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from mlir_offload.driver.remote.protocol import (
 )
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, UsageError
 
-# What passes: a server that is started again, or has too much to do.
+# Transient errors: the server restarts or is overloaded.
 _PASSING = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
 _FIRST_PATIENCE_S, _PATIENCE_S = 2.0, 120.0
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 5.0
 _CALL_S = 120.0
-# Servers forbid pings that come more often; an idle connection that is lost is noticed by them.
+# Servers reject more frequent pings; with these, a lost idle connection is detected.
 _KEEPALIVE_MS = 300_000
-# Many servers take 100 streams on a connection.
+# Many servers allow 100 streams per connection.
 _STREAMS = 90
 _LARGEST_MESSAGE = 64 << 20
 _CHANNEL = (
@@ -43,11 +43,11 @@ _CHANNEL = (
     ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
-    # Else channels to one server share one connection.
+    # Otherwise all channels to a server share one connection.
     ("grpc.use_local_subchannel_pool", 1),
 )
 _BATCH_BYTES = 4 << 20
-# What servers say of an instance, or a service, that they do not have.
+# Errors of servers for an unknown instance or service.
 _UNKNOWN = frozenset(
     (
         grpc.StatusCode.NOT_FOUND,
@@ -60,7 +60,7 @@ _TLS_WORDS = ("handshake", "certificate", "ssl", "tls")
 
 
 class Patience(Struct):
-    """Waits between attempts, longer each time, until a server has been away for too long."""
+    """Waits between attempts, with increasing delays, up to a time limit (all in seconds)."""
 
     stopped: threading.Event
     longest_s: float = _PATIENCE_S
@@ -68,24 +68,24 @@ class Patience(Struct):
     _deadline: float = 0.0
 
     def wait(self, error: grpc.RpcError) -> None:
-        """Wait for the next attempt. Raises the error if it does not pass, or lasts."""
+        """Wait before the next attempt. Raises the error if it is not transient, or at the time limit."""
         now = time.monotonic()
         self._deadline = self._deadline or now + self.longest_s
         if error.code() not in _PASSING or now > self._deadline:
             raise error
-        # By chance: a thousand clients of one server come back one after the other.
+        # Random, so that a thousand clients do not reconnect at the same time.
         delay_s = self._delay_s * random.uniform(0.5, 1.0)  # noqa: S311 (no secret)
         if self.stopped.wait(delay_s):
             raise error
         self._delay_s = min(2 * self._delay_s, _LONGEST_DELAY_S)
 
     def renew(self) -> None:
-        """Begin anew, after a sign of life."""
+        """Reset the delay and the time limit, after a response."""
         self._delay_s, self._deadline = _FIRST_DELAY_S, 0.0
 
 
 class Connection:
-    """One connection to a server, with the services that are used of it."""
+    """One connection to a server, with the stubs of its services."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self.channel = channel
@@ -98,9 +98,9 @@ class Connection:
 
 
 class RemoteServer(Struct):
-    """A server; several threads call it at the same time.
+    """A server. Thread-safe.
 
-    `batch_bytes` is the most that one message may carry of files.
+    `batch_bytes` limits the total size of the files in one message.
     """
 
     address: RemoteAddress
@@ -118,24 +118,24 @@ class RemoteServer(Struct):
         return self.address.instance
 
     def connection(self) -> Connection:
-        """Return one of the connections."""
+        """Return a random connection."""
         return random.choice(self.connections)  # noqa: S311 (no secret)
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return what each call carries: the token, which may have been replaced."""
+        """Return the metadata of a call: the token, read each time because it may change."""
         token = self.options.token
         return (("authorization", f"Bearer {read_token(token)}"),) if token else ()
 
     def call(self, method: Callable[..., Any], request: object) -> Any:
-        """Return the answer to one message. Raises MlirOffloadError where there is none."""
+        """Return the response to a request, with retries. Raises MlirOffloadError."""
         return self.attempt(lambda: self.once(method, request))
 
     def once(self, method: Callable[..., Any], request: object) -> Any:
-        """Return the answer to one message. Raises grpc.RpcError."""
+        """Return the response to a request. Raises grpc.RpcError."""
         return method(request, timeout=_CALL_S, metadata=self.metadata())
 
     def attempt(self, work: Callable[[], Any], longest_s: float = _PATIENCE_S) -> Any:
-        """Repeat what passes. Raises MlirOffloadError for what does not."""
+        """Return the result of `work`, repeated on transient errors. Raises MlirOffloadError for others."""
         patience = Patience(self.stopped, longest_s)
         while True:
             try:
@@ -144,14 +144,14 @@ class RemoteServer(Struct):
                 self.wait(patience, error)
 
     def wait(self, patience: Patience, error: grpc.RpcError) -> None:
-        """Wait for the next attempt. Raises MlirOffloadError where there is none."""
+        """Wait before the next attempt. Raises MlirOffloadError if there is none."""
         try:
             patience.wait(error)
         except grpc.RpcError:
             raise self.failure(error) from error
 
     def follow(self, stream: Iterable[Any], connection: Connection) -> Iterator[Any]:
-        """Yield the progress of an operation, which is cancelled with the build."""
+        """Yield the progress of an operation, and register it for cancellation."""
         self._calls.add(stream)
         names = set()
         try:
@@ -168,7 +168,7 @@ class RemoteServer(Struct):
                     self._operations.pop(name, None)
 
     def cancel(self) -> None:
-        """End all that the server does for this build, and all calls that wait for it."""
+        """Cancel all operations of this build, and all calls that wait for them."""
         self.stopped.set()
         for name, connection in list(self._operations.items()):
             request = operations.CancelOperationRequest(name=name)
@@ -177,7 +177,7 @@ class RemoteServer(Struct):
                     request, timeout=_FIRST_PATIENCE_S, metadata=self.metadata()
                 )
             except (grpc.RpcError, MlirOffloadError):
-                # It has ended, or the server is away: nobody waits for the result.
+                # The operation has ended, or the server is unreachable; its result is not needed.
                 continue
         for call in list(self._calls):
             call.cancel()
@@ -188,11 +188,11 @@ class RemoteServer(Struct):
             connection.channel.close()
 
     def cancelled(self) -> ToolFailedError:
-        """Return the error of a step whose build ends."""
+        """Return the error of a step whose build is cancelled."""
         return ToolFailedError("cancelled", location=self.address.url)
 
     def failure(self, error: grpc.RpcError) -> MlirOffloadError:
-        """Return what a call failed of, for people."""
+        """Return the error for a failed call, with a hint."""
         if self.stopped.is_set():
             return self.cancelled()
         code, details = error.code(), " ".join((error.details() or "").split())
@@ -220,9 +220,9 @@ class RemoteServer(Struct):
 
 
 def open_server(options: RemoteOptions, lanes: int) -> RemoteServer:
-    """Return a server that runs actions, as it says itself.
+    """Return a server that runs actions, according to its capabilities.
 
-    Raises UsageError for wrong options, MlirOffloadError where no such server answers.
+    Raises UsageError for invalid options, MlirOffloadError if the server does not respond or runs no actions.
     """
     address = parse_address(options.url)
     platform = parse_platform(options.platform)
@@ -260,7 +260,7 @@ def _channel(address: RemoteAddress, credentials: grpc.ChannelCredentials | None
 
 
 def _check_capabilities(server: RemoteServer) -> None:
-    """Ask what the server can do, which tells early whether it can be reached at all."""
+    """Query the capabilities of the server, which also shows early whether it is reachable."""
     found = server.attempt(lambda: _ask_capabilities(server), _FIRST_PATIENCE_S)
     functions = found.cache_capabilities.digest_functions
     if functions and reapi.DigestFunction.SHA256 not in functions:
@@ -270,12 +270,12 @@ def _check_capabilities(server: RemoteServer) -> None:
         msg = f"the instance '{server.instance}' runs no actions"
         raise UsageError(msg, hint=_INSTANCE_HINT, location=server.address.url)
     most = found.cache_capabilities.max_batch_total_size_bytes
-    # The names of the files in a message count too.
+    # A message also contains the names of the files.
     server.batch_bytes = min(most or _BATCH_BYTES, _BATCH_BYTES) * 3 // 4
 
 
 def _ask_capabilities(server: RemoteServer) -> Any:
-    """Return the capabilities. Raises UsageError if there is no such instance or service."""
+    """Return the capabilities. Raises UsageError for an unknown instance or service."""
     request = reapi.GetCapabilitiesRequest(instance_name=server.instance)
     try:
         return server.once(server.connections[0].capabilities.GetCapabilities, request)

@@ -1,6 +1,6 @@
-"""mlir-offload for Python programs: `compile` and `load` give functions of MLIR to call.
+"""mlir-offload for Python programs: `compile` and `load` return a program's functions as Python callables.
 
-What is here is loaded with whatever part of the package is used, so it imports nothing large.
+This module is imported with any part of the package, so it imports nothing large.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from mlir_offload.driver import __version__
 from mlir_offload.toolchain import errors
 
-# As in typing, which would be loaded for it alone.
+# The same constant as in `typing`, which would be imported only for it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mlir_offload.offload.interface.library import Library
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> type[Exception]:
-        """Return an error class. The command is interruptible only when this module is loaded."""
+        """Return an error class. The import is late, because the command is interruptible only after this module."""
         if name not in __all__:
             msg = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(msg)
@@ -39,12 +39,12 @@ def compile(  # noqa: A001 (as re.compile: the word of the field, used through t
     """Compile a program and return its functions.
 
     `program` is a path, the text of a module, or an object whose `str()` is one (MLIR's bindings, xDSL).
-    Its functions with `llvm.emit_c_interface` can be called. `arch` is what `--offload-arch=` takes:
-    "native" is the GPU of this machine, else the CPU. `options` are further options of the command
-    line, for example `["-O3", "--pipeline=linalg"]`. The library is kept in the user's cache by its content
-    and the toolchain; the same program gives the same library within a process. `cache=False` compiles again.
+    Its functions with `llvm.emit_c_interface` can be called. `arch` is the value of `--offload-arch=`;
+    "native" selects the GPU of this host, or the CPU if there is none. `options` are further command-line
+    options, for example `["-O3", "--pipeline=linalg"]`. The library is stored in the user's cache, keyed by
+    content and toolchain. Within a process, equal programs return the same library. `cache=False` recompiles.
 
-    Raises SourceError for an error in the program, other MlirOffloadErrors as the command line does.
+    Raises SourceError for an error in the program, and other MlirOffloadErrors as the command line does.
     """
     from mlir_offload.driver.python_compile import compile_program
 
@@ -54,7 +54,7 @@ def compile(  # noqa: A001 (as re.compile: the word of the field, used through t
 def load(path: str | os.PathLike[str]) -> Library:
     """Load a shared library made by mlir-offload and return its functions.
 
-    Raises MlirOffloadError where it is not one, or has no functions for callers.
+    Raises MlirOffloadError if it is another file, or has no callable functions.
     """
     from mlir_offload.offload.interface.library import load as load_library
 

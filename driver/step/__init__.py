@@ -1,4 +1,4 @@
-"""The steps of a compilation: values with typed fields that run here, and whose command lines derive from them."""
+"""The steps of a compilation: values with typed fields, whose command lines are derived from the fields."""
 
 from mlir_offload.toolchain import load_on_use
 

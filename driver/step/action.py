@@ -1,6 +1,6 @@
-"""An action: one call of this driver, with all that decides what it makes.
+"""An action: one command of this driver, with everything that its outputs depend on.
 
-Every place that runs, emits, stores or explains a step uses this one description of it.
+All code that runs, exports, stores or explains a project step uses this description.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _FORMAT = "mlir-offload action 1"
 
 
 class Action(Struct, frozen=True):
-    """One call of this driver; its paths are relative to the directory in which it runs.
+    """One command of this driver. Its paths are relative to the directory in which it runs.
 
-    `arguments` follow the driver's own command. `inputs` are the files that it reads. It also reads
-    those of `consulted` that its code calls, and names these in `depfile`, with what clang or the
-    linker found by itself, in `folders` among others. `environment` are the variables that decide what it makes. `step` is what
-    the arguments say, unless they are those of a whole call.
+    `arguments` follow the driver's own command. `inputs` are the files that it reads. It may also read the
+    libraries in `consulted`, if its code calls them, and files that clang or the linker finds, for example in
+    `folders`; it lists these in `depfile`. `environment` are the variables that affect the outputs. `step` is the
+    step that the arguments spell, or None if they are a compiler command line.
     """
 
     arguments: tuple[str, ...]
@@ -39,7 +39,7 @@ class Action(Struct, frozen=True):
 
     @property
     def reads(self) -> tuple[PurePosixPath, ...]:
-        """Return all files that it may read."""
+        """Return all declared files that it may read."""
         return (*self.inputs, *self.consulted)
 
     @property
@@ -49,11 +49,11 @@ class Action(Struct, frozen=True):
 
     @property
     def signature(self) -> str:
-        """Return what differs if the action is another one, whatever its files contain."""
+        """Return a hash of the action that does not depend on the contents of its files."""
         return self._digest(())
 
     def key(self, digests: Sequence[str]) -> str:
-        """Return the name of what it makes of files with these digests, in the order of `reads`."""
+        """Return the cache key of its outputs for inputs with these digests, in the order of `reads`."""
         return self._digest(digests)
 
     def _digest(self, digests: Sequence[str]) -> str:
@@ -72,7 +72,7 @@ def action_of(
     environment: Environment = (),
     depfile: PurePosixPath | None = None,
 ) -> Action:
-    """Return the action that does a step."""
+    """Return the action that runs a step."""
     return Action(
         step.argv,
         tuple(inputs),

@@ -1,7 +1,7 @@
-"""Steps that are calls of the compiler: one input, one output, a process of its own.
+"""Steps that are compiler commands: one input, one output, a separate process.
 
-What a module, a target or a build is made of is given by words of the compiler (`flags`), which the
-process that does the step reads as it reads those of every call.
+The `flags` of a step are options of the compiler, which the process of the step parses like any other
+command line.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mlir_offload.translate.kind_lowering import DeviceForm
 
 
 class CompilerStep(Step, frozen=True, kw_only=True):
-    """A step that reads `source` and makes `output`, with tools of the identity that is named.
+    """A step that reads `source` and writes `output`, with tools of identity `toolchain_id`.
 
-    `work` is the function of mlir_offload.driver that does it, as a subcommand names its own.
+    `work` is the function of mlir_offload.driver that runs it, as MODULE:FUNCTION.
     """
 
     source: PurePath
@@ -32,19 +32,19 @@ class CompilerStep(Step, frozen=True, kw_only=True):
 
     @property
     def compiler_words(self) -> tuple[str, ...]:
-        """Return what the parser of the compiler reads."""
+        """Return the command line for the parser of the compiler."""
         files = ("-c", as_operand(str(self.source)), "-o", str(self.output))
         return (*self.language, *files, *self.flags)
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """Return the words from which `parse_compiler_step` makes it again."""
+        """Return the words that `parse_compiler_step` parses to this step."""
         names = sorted(self.__struct_fields__, key="toolchain_id".__eq__)
         own = (name for name in names if name not in OF_COMPILER)
         return (f"--{self.name}", *self.compiler_words, *spelled_options(self, own))
 
     def run(self, runner: Runner | None = None) -> None:
-        """Do it. Raises MlirOffloadError; no output is left then."""
+        """Run the step. Raises MlirOffloadError; then there is no output."""
         module, _, function = self.work.partition(":")
         work = getattr(import_module(f"mlir_offload.driver.{module}"), function)
         work(self, runner or ProcessRunner())
@@ -54,7 +54,7 @@ OF_COMPILER = frozenset(("source", "output", "flags"))
 
 
 class HermeticStep(CompilerStep, frozen=True, kw_only=True):
-    """A step that ccache can keep: the language tells it that the input is ready to compile."""
+    """A step that ccache can cache: `-x cpp-output` declares that the input is preprocessed."""
 
     work = "build.image_step:run_hermetic_step"
     language = ("-x", "cpp-output")
@@ -80,7 +80,7 @@ class ObjectStep(HermeticStep, frozen=True, kw_only=True, tag="object-step"):
 
 
 class BuildStep(CompilerStep, frozen=True, kw_only=True):
-    """A step of a project: `program` is the file that errors name, if that is not the source."""
+    """A step of a project. Errors name `program`, if that is not the source."""
 
     program: PurePath | None = None
     depfiles: tuple[PurePath, ...] = ()
@@ -89,7 +89,7 @@ class BuildStep(CompilerStep, frozen=True, kw_only=True):
 
 
 class SplitStep(BuildStep, frozen=True, kw_only=True, tag="split-step"):
-    """Take a program apart."""
+    """Split a program into its host part and its device part."""
 
     forms: tuple[DeviceForm, ...] = ()
 
@@ -99,14 +99,14 @@ class DeviceStep(BuildStep, frozen=True, kw_only=True, tag="device-step"):
 
 
 class JoinStep(BuildStep, frozen=True, kw_only=True, tag="join-step"):
-    """Make the object of the host module, which is the source, and the images."""
+    """Make the object of a program from its host part and the images."""
 
     device: PurePath
     image_files: tuple[PurePath, ...] = ()
 
 
 class ModuleStep(BuildStep, frozen=True, kw_only=True, tag="module-step"):
-    """Do what the three steps of a program do, and leave the files between them for later builds."""
+    """Do all steps of a program, and write their intermediate files for later builds."""
 
     image_files: tuple[PurePath, ...] = ()
 
@@ -116,7 +116,7 @@ class SourceStep(BuildStep, frozen=True, kw_only=True, tag="source-step"):
 
 
 class ArchiveStep(BuildStep, frozen=True, kw_only=True, tag="archive-step"):
-    """Make a static library of objects."""
+    """Make a static library from objects."""
 
     members: tuple[PurePath, ...] = ()
 
@@ -128,4 +128,4 @@ COMPILER_STEPS: Mapping[str, type[CompilerStep]] = {
         *(ModuleStep, SplitStep, DeviceStep, JoinStep, SourceStep, ArchiveStep),
     )
 }
-"""The steps by the first word of their command lines: a cache takes one without dashes for an input."""
+"""The steps by the first word of their command line, an option, because a cache takes other words for inputs."""

@@ -13,7 +13,7 @@ from mlir_offload.translate.sanitizer import Sanitizer
 
 
 class _CpuStep(TextStep, frozen=True, kw_only=True):
-    """What both steps know of a module."""
+    """The common fields of the steps for modules whose kernels may be collapsed."""
 
     kernels: tuple[str, ...] = ()
     device_libraries: tuple[Path, ...] = ()
@@ -24,7 +24,7 @@ class _CpuStep(TextStep, frozen=True, kw_only=True):
     def rewritten(
         self, text: str, *, fibers: bool = False, collapse: bool = True
     ) -> CpuDeviceSource:
-        """Return the module for the CPU, as far as that is possible before kernels are collapsed."""
+        """Return the module rewritten for the CPU, as far as possible before kernels are collapsed."""
         sanitizer = self.sanitizer
         return cpu_device_ir(
             text,
@@ -40,8 +40,8 @@ class _CpuStep(TextStep, frozen=True, kw_only=True):
 class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
     """Rewrite the LLVM IR of a device module for the CPU.
 
-    A module that the collapse makes faster is not whole yet: it is written to OUTPUT.uncollapsed.ll,
-    for cpu-finish.
+    If kernels are to be collapsed, the module is incomplete: it is written to OUTPUT.uncollapsed.ll, for the collapse
+    and cpu-finish.
     """
 
     collapse: bool = False
@@ -57,22 +57,22 @@ class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
         if self.value_names is not None:
             text = variables.steppable(text)
         if not made.needs_collapse:
-            # Of an earlier program in a directory that -save-temps names.
+            # A directory of -save-temps may contain the file of an earlier program.
             self.uncollapsed.unlink(missing_ok=True)
         write_text(self.uncollapsed if made.needs_collapse else self.output, text)
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """Return where the module goes, whole or not."""
+        """Return the paths of the complete and of the uncollapsed module, of which one is written."""
         return (str(self.output), str(self.uncollapsed))
 
     @property
     def uncollapsed(self) -> Path:
-        """Return where a module goes that is yet to be collapsed."""
+        """Return the path of a module whose kernels must still be collapsed."""
         return self.output.with_suffix(".uncollapsed.ll")
 
     def _with_variables(self) -> str:
-        """Return the text with its values named, as it is where the source cannot be read."""
+        """Return the text with its values named as in the source, if that can be read."""
         text, source = read_text(self.source), Path(self.location)
         if self.value_names is None or not source.is_file():
             return text
@@ -83,7 +83,7 @@ class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
 
 
 class CpuFinish(_CpuStep, frozen=True, kw_only=True, tag="cpu-finish"):
-    """Add the entry points of kernels to what the collapse made of the output of cpu-ir."""
+    """Add the entry points of kernels to the collapsed output of cpu-ir."""
 
     made_from: Path
 

@@ -1,4 +1,4 @@
-"""The step that gives the linker wrapper the tools of CUDA."""
+"""The step that creates the directory of CUDA tools for the linker wrapper."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mlir_offload.toolchain.tool import ToolVersion
 
 
 class CodeFile(Keyed, frozen=True):
-    """Code for an architecture: PTX that fat binaries get, or a linked cubin."""
+    """Code for an architecture: PTX to add to fat binaries, or a linked cubin."""
 
     arch: str
     file: Path
 
 
 class CudaDirectory(Step, frozen=True, kw_only=True, tag="cuda-directory"):
-    """Put the tools of CUDA where the linker wrapper looks, `fatbinary` fitted to the wrapper."""
+    """Create a directory with the CUDA tools, with an adapter if the wrapper does not fit fatbinary."""
 
     ptxas: Path
     nvlink: Path

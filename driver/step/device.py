@@ -8,7 +8,7 @@ from mlir_offload.translate.lower import unwrap_device
 
 
 class Unwrap(TextStep, frozen=True, kw_only=True, tag="unwrap"):
-    """Make the lowered device module a module of its own for mlir-translate."""
+    """Extract the lowered device module as a separate module for mlir-translate."""
 
     triple: str
     rdc: bool = False

@@ -1,4 +1,4 @@
-"""Steps between two releases of LLVM."""
+"""Steps between two LLVM releases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlir_offload.translate.downgrade.text import downgrade
 
 
 class Downgrade(TextStep, frozen=True, kw_only=True, tag="downgrade"):
-    """Write LLVM IR in the form that an older release of LLVM reads."""
+    """Downgrade LLVM IR for an older LLVM release."""
 
     reader: int
     location: str = ""
@@ -21,7 +21,7 @@ class Downgrade(TextStep, frozen=True, kw_only=True, tag="downgrade"):
 
 
 class SameKernels(Step, frozen=True, kw_only=True, tag="same-kernels"):
-    """Check that PTX has the kernels of LLVM IR, launched alike."""
+    """Check that PTX has the kernels of LLVM IR, with the same launch bounds."""
 
     source: Path
     assembly: Path

@@ -1,4 +1,4 @@
-"""Run the steps of a plan: each is a shell line, whether it is a program or runs in process."""
+"""Run the steps of a build. Each is a shell command, whether it runs a program or code of this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mlir_offload.driver.message import escape, tool_error
 from mlir_offload.driver.message.journal import Step as NotedStep
 from mlir_offload.driver.message.journal import StepTime, ToolRun
-from mlir_offload.driver.message.report import report, show_tool_messages
+from mlir_offload.driver.message.report import report, show_output, show_tool_messages
 from mlir_offload.driver.option import response_file
 from mlir_offload.driver.step.step import Step
 from mlir_offload.driver.system.parallel import JobSlots
@@ -34,11 +34,11 @@ _DISK_PROBLEMS = (
     "File too large",
     "File size limit exceeded",
 )
-# Of a program, and as a shell or a driver tells it of one that it ran.
+# The status of a program that a signal ended, and how a shell or a compiler driver reports it.
 _OVER_LIMIT = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
-# Command lines of this length fit on every system.
+# Command lines up to this length work on every system.
 _SHORT = 1 << 16
-# First bytes by file ending. A tool that exits with 0 may still have left something else.
+# Magic bytes by file extension. A tool that exits with 0 may still have written another format.
 _MAGIC = {".bc": (b"BC\xc0\xde",), ".o": (b"\x7fELF",), ".spv": (b"\x03\x02\x23\x07",)}
 
 
@@ -46,7 +46,7 @@ _STANDARD_OUTPUT = Path("-")
 
 
 class _Once:
-    """Work that is done once; who comes while it is under way waits for it."""
+    """Work that is done once. Concurrent callers wait for it."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work: Callable[[], None] | None = work
@@ -60,11 +60,10 @@ class _Once:
 
 
 class Executor(Struct):
-    """Run or print steps.
+    """Runs or prints steps.
 
-    In a dry run only the steps that decide which further steps there are run (`decides=True`),
-    inside the workspace; every step is printed. `sources` tells the user's file for a directory of
-    the workspace.
+    In a dry run, all steps are printed, and only those that determine the following steps run
+    (`decides=True`), inside the workspace. `sources` maps a directory of the workspace to the user's file.
     """
 
     runner: Runner
@@ -90,15 +89,15 @@ class Executor(Struct):
         diagnose: Diagnose = tool_failed,
         is_shown: bool = False,
     ) -> None:
-        """Run a program that writes `output`, and check that it did; show what it says if `is_shown`.
+        """Run a program that writes `output`, and check that it did; print its messages if `is_shown`.
 
-        Raises what `diagnose` makes of a failure, ToolFailedError for an output that is not there,
-        is empty or of another kind, in spite of exit status 0.
+        Raises the error of `diagnose` if it fails, ToolFailedError if the output is missing, empty or of another
+        format in spite of exit status 0.
         """
         self.note(command)
         if self.dry_run and not decides:
             return
-        # The linker wrapper leaves files in TMPDIR when it fails: they go with the workspace.
+        # If the linker wrapper fails, it leaves files in TMPDIR, which are removed with the workspace.
         private = replace(
             command,
             argv=(*command.argv, *_color_arguments(command)),
@@ -115,7 +114,7 @@ class Executor(Struct):
             check_made(completed, output)
 
     def _listen(self, completed: Completed, diagnose: Diagnose) -> None:
-        """Pass on what a program said; raise the error of one that failed."""
+        """Report the messages of a program; raise the error if it failed."""
         printed = _with_plain_names(completed)
         # Most programs print nothing.
         plain = escape.without_colors(printed) if printed else ""
@@ -128,11 +127,14 @@ class Executor(Struct):
             error.printed = printed if error.printed else ""
             journal.note_failure(error, run)
             raise error
+        if completed.stdout and completed.command.program.startswith("clang"):
+            # Such as `-Wl,--print-map`; all results are files.
+            show_output(completed.stdout)
         if completed.stderr:
             show_tool_messages(run)
 
     def _fitted(self, command: Command) -> Command:
-        """Return the command so that the system takes it; of our tools clang gets long lines."""
+        """Return the command, with a response file if it is too long; only clang gets such command lines."""
         if not command.program.startswith("clang") or sum(map(len, command.argv)) < _SHORT:
             return command
 
@@ -142,12 +144,12 @@ class Executor(Struct):
         return response_file.fit(command, self.temporary / f"arguments{number}.rsp")
 
     def _slot(self, command: Command) -> contextlib.AbstractContextManager[None]:
-        """Return the slot for a program; in the background it takes none, if there are several."""
+        """Return the job slot of a program; background programs need none if there are several slots."""
         is_free = command.in_background and self.slots.jobs > 1 and not self.slots.is_shared
         return contextlib.nullcontext() if is_free else self.slots.slot()
 
     def step(self, step: Step, *, decides: bool = False) -> None:
-        """Run one of our own steps in process; it is printed as the command that does the same."""
+        """Run a step of this driver in process, and print the equivalent command."""
         line = ("mlir-offload", "step", *step.argv)
         if self._shows_commands:
             self._print_output(shlex.join(line))
@@ -157,14 +159,14 @@ class Executor(Struct):
                 step.run()
 
     def once(self, output: Path, make: Callable[[], None]) -> Path:
-        """Make a file that several parts of the build share, by the first that asks for it."""
+        """Make a file that several parts of the build share; the first caller runs `make`."""
         with self._lock:
             done = self._shared.setdefault(output, _Once(make))
         done.run()
         return output
 
     def note(self, command: Command) -> None:
-        """Print a shell line that does what was done here, such as making a directory."""
+        """Print a shell command for an action of this process, such as creating a directory."""
         if self._shows_commands:
             self._print_output(str(command))
 
@@ -174,7 +176,7 @@ class Executor(Struct):
         make_directory(path)
 
     def place(self, made: Path, output: Path) -> None:
-        """Bring a finished file to its place."""
+        """Move a finished file to its output path, or print it to standard output."""
         if output == _STANDARD_OUTPUT:
             self.note(Command(("cat", str(made))))
         else:
@@ -209,7 +211,7 @@ class Executor(Struct):
 
 
 def _with_plain_names(completed: Completed) -> str:
-    """Return what a program printed, with names of files that are one line."""
+    """Return the output of a program, with newlines in file names escaped."""
     words = (word for word in completed.command.argv if "\n" in word)
     text = completed.stderr
     for word in words:
@@ -218,13 +220,13 @@ def _with_plain_names(completed: Completed) -> str:
 
 
 def _color_arguments(command: Command) -> tuple[str, ...]:
-    """Return what makes clang colour its messages, as it does on a terminal."""
+    """Return the option for clang's colors, which it omits if stderr is not a terminal."""
     is_clang = command.program.startswith("clang") and "-c" in command.argv
     return ("-fcolor-diagnostics",) if is_clang and report().has_color else ()
 
 
 def _disk_problem(completed: Completed) -> InputOutputError | None:
-    """Return the error for a tool that could not write, which has nothing to do with its input."""
+    """Return the error for a tool that could not write its output; None for another failure."""
     problem = next((text for text in _DISK_PROBLEMS if text in completed.stderr), None)
     hint = "free some space, or set TMPDIR to a directory with more"
     if completed.returncode in _OVER_LIMIT:
@@ -236,7 +238,7 @@ def _disk_problem(completed: Completed) -> InputOutputError | None:
 
 
 def check_made(completed: Completed, output: Path) -> None:
-    """Raise ToolFailedError unless `output` exists, is not empty and begins as its ending says."""
+    """Raise ToolFailedError unless `output` exists, is not empty and has the format of its extension."""
     program = completed.command.program
     try:
         with output.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""Write a HIP fat binary: linked code objects in a bundle, as hipModuleLoad and __hipRegisterFatBinary take it."""
+"""Write a HIP fat binary: linked code objects in a bundle, for hipModuleLoad and __hipRegisterFatBinary."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from mlir_offload.toolchain.target import Kind
 def write_fat_binary(
     files: Sequence[tuple[ImageArgument, str]], major: int, output: Path, *, method: str
 ) -> None:
-    """Write linked AMDGPU code objects into one bundle, compressed where `method` is not empty.
+    """Write linked AMDGPU code objects to one bundle, compressed unless `method` is empty.
 
-    Raises UsageError for an image of another kind or without arch, CompatibilityError for what the
-    HIP runtime does not load, and where the release has no compressed bundles.
+    Raises UsageError for an image of another kind or without arch, CompatibilityError for code that the HIP
+    runtime cannot load, or if the release does not read compressed bundles.
     """
     for argument, name in files:
         if argument.value("kind") != Kind.HIP or not argument.value("arch"):

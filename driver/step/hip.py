@@ -29,7 +29,7 @@ class AmdgpuIr(DeviceIrStep, frozen=True, kw_only=True, tag="amdgpu-ir"):
 
 
 class AmdgpuCheck(Step, frozen=True, kw_only=True, tag="amdgpu-check"):
-    """Fail where an image asks for what the device libraries that it was compiled with lack."""
+    """Check that an image has no undefined symbols that its device libraries lack."""
 
     source: Path
     arch: str
@@ -42,7 +42,7 @@ class AmdgpuCheck(Step, frozen=True, kw_only=True, tag="amdgpu-check"):
 
 
 class HipFatBinary(Step, frozen=True, kw_only=True, tag="hip-fat-binary"):
-    """Write linked code objects into one bundle, as the HIP runtime loads it."""
+    """Write linked code objects to one bundle, as the HIP runtime loads it."""
 
     images: tuple[PackagedImage, ...]
     for_clang: int

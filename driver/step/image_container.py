@@ -1,6 +1,6 @@
-"""The one output of an image step: a device image and what the host needs to know of its kernels.
+"""The output file of an image step: a device image and the kernel data that the host needs.
 
-It is an offload binary, whose strings next to `triple` and `arch` are ours.
+It is an offload binary with two additional strings besides `triple` and `arch`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIBRARIES = "mlir-offload-libraries"
 
 
 class StepImage(Struct, frozen=True):
-    """An image with the heads of its kernels as LLVM IR, and the names of the libraries in it."""
+    """An image, the declarations of its kernels as LLVM IR, and the names of libraries linked into it."""
 
     content: ByteView
     kernels: str
@@ -30,7 +30,7 @@ class StepImage(Struct, frozen=True):
 
 
 def write_image(image: StepImage, target: Target, llvm_major: int, output: Path) -> None:
-    """Write the image, in the form that this release's tools read too."""
+    """Write the image as an offload binary that tools of the LLVM release can read."""
     strings = {
         "arch": target.arch,
         _KERNELS: image.kernels,
@@ -49,9 +49,9 @@ def write_image(image: StepImage, target: Target, llvm_major: int, output: Path)
 
 
 def unpack_image(container: Path, image: Path, kernels: Path) -> None:
-    """Write the image and the heads of its kernels to files of their own.
+    """Write the image and the declarations of its kernels to separate files.
 
-    Raises VerificationError where the container is not what `write_image` writes.
+    Raises VerificationError for a file that `write_image` did not write.
     """
     with open_view(container) as view:
         found = _read(view)
@@ -61,13 +61,13 @@ def unpack_image(container: Path, image: Path, kernels: Path) -> None:
 
 
 def image_libraries(container: Path) -> tuple[str, ...]:
-    """Return the names of the device libraries in the image. Raises as unpack_image."""
+    """Return the names of the device libraries in the image. Raises like unpack_image."""
     with open_view(container) as view:
         return _read(view).libraries
 
 
 def read_images(view: ByteView) -> tuple[StepImage, ...]:
-    """Return the images of concatenated containers. Raises as unpack_image."""
+    """Return the images of concatenated containers. Raises like unpack_image."""
     return tuple(_step_image(view, image) for image in read_binary(view))
 
 

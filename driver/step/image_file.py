@@ -1,4 +1,4 @@
-"""Steps that put device images into containers and into host modules."""
+"""Steps that write device images to containers and embed them into host modules."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def write_package(
 ) -> None:
     """Write the files, each with the keys of its argument, into one offload binary for every ABI.
 
-    Raises InputOutputError, UsageError for an argument that lacks a key, CompatibilityError for an
-    image that would be lost.
+    Raises InputOutputError, UsageError for an argument without a required key, CompatibilityError for an
+    image that a link would drop.
     """
     for argument, _ in files:
         for abi in abis:
             check_image_argument(argument, abi)
     check_kinds(sorted({Kind(argument.value("kind")) for argument, _ in files}), abis)
-    # What is wrong with the last file is said before gigabytes of the first ones are copied.
+    # Check all files before gigabytes are copied.
     for argument, name in files:
         with _open_record(argument, name, abis):
             pass
@@ -61,14 +61,14 @@ def write_package(
 def _open_record(
     argument: ImageArgument, name: str, abis: Sequence[OffloadAbi]
 ) -> Iterator[ImageRecord]:
-    """Open an image for the time of the block."""
+    """Open an image for the duration of the block."""
     path = _STANDARD_INPUT if name == "-" else Path(name)
     with contextlib.ExitStack() as stack:
         try:
             content = stack.enter_context(open_view(path))
         except InputOutputError as error:
             if len(argument.files) > 1 or any(not value for _, value in argument.pairs):
-                error.hint = "a comma ends a value: no name of a file may contain one"
+                error.hint = "a file name cannot contain a comma: it ends a value"
             raise
         image_kinds = [check_image_content(argument, name, content, abi) for abi in abis]
         check_form(image_form_of(content.head(FORM_BYTES)), name, abis)
@@ -97,7 +97,7 @@ class Package(Step, frozen=True, kw_only=True, tag="package"):
 
 
 class Unpack(Step, frozen=True, kw_only=True, tag="unpack"):
-    """Take the device image and the heads of its kernels out of what an image step made."""
+    """Extract the device image and the kernel declarations from the output of an image step."""
 
     source: Path
     kernel_heads: Path
@@ -108,7 +108,7 @@ class Unpack(Step, frozen=True, kw_only=True, tag="unpack"):
 
 
 class LinkedImageFile(Keyed, frozen=True):
-    """Linked device code in a file, as the runtime of the kind loads it, and its kernels."""
+    """A linked device image in a file, as the runtime of the kind loads it, and its kernels."""
 
     kind: Kind
     file: Path
@@ -116,7 +116,7 @@ class LinkedImageFile(Keyed, frozen=True):
 
 
 class DeviceGlobal(Keyed, frozen=True):
-    """A device global with the symbol that represents it on the host."""
+    """A device global, with the symbol of its shadow on the host."""
 
     kind: Kind
     name: str
@@ -147,7 +147,7 @@ class DeviceGlobal(Keyed, frozen=True):
 
 
 class Embed(Step, frozen=True, kw_only=True, tag="embed"):
-    """Embed the images, register the kernels, resolve the launches; write text or bitcode."""
+    """Embed the images, register the kernels, bind the launches; write text or bitcode."""
 
     source: Path
     binary: Path | None = None
@@ -200,7 +200,7 @@ class Embed(Step, frozen=True, kw_only=True, tag="embed"):
         )
 
     def _host(self) -> str:
-        """Return the host module as the rest takes it, for the target and the sanitizer."""
+        """Return the legalized host module, for the target and the sanitizer."""
         host = legalize_host_ir(read_text(self.source))
         if self.triple:
             layout = host_layout(self.triple, load_abis(self.for_clang)[0].major)

@@ -1,4 +1,4 @@
-"""Under which program the cacheable steps run: ccache, srun, or none."""
+"""The program that runs the cacheable steps: ccache, srun, or none."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ LAUNCHER_VARIABLE = "MLIR_OFFLOAD_LAUNCHER"
 CACHE_VARIABLE = "MLIR_OFFLOAD_CACHE"
 _CCACHE = "ccache"
 _SWITCH = {"": None, "on": True, "1": True, "off": False, "0": False}
-# What ccache must not be told, because it would run another program or forget options.
+# Variables that would make ccache run another program or ignore options, and the values that prevent it.
 _FORCED = (("CCACHE_COMPILERTYPE", "other"), ("CCACHE_COMPILER", ""), ("CCACHE_IGNOREOPTIONS", ""))
 
 
 class Launcher(Struct, frozen=True):
-    """What runs the steps of a build.
+    """The launcher of the steps of a build.
 
-    `words` precede the driver's own command; where ccache is among them, set up by us
-    (`uses_ccache`), `behind` is what runs a step that is not in the cache.
+    `words` precede the driver's own command. If the driver sets up ccache (`uses_ccache`), `behind` is the
+    launcher that ccache starts for a step that is not in the cache.
     """
 
     words: tuple[str, ...]
@@ -51,22 +51,22 @@ class Launcher(Struct, frozen=True):
         return Path(self.words[0]).name
 
     def environment(self, toolchain_id: str, given: Mapping[str, str]) -> Environment:
-        """Return what a step adds to the environment for ccache.
+        """Return the variables that a step sets for ccache.
 
-        What the user has set stays, unless a wrong result could come of it.
+        Values of the user are kept, unless they could cause a wrong result.
         """
         if not self.uses_ccache:
             return ()
-        # The driver is a script, whose time of change says nothing of the tools that it calls. No
-        # step depends on its directory, not even with -g: places stand in its input.
+        # The driver is a script, whose modification time does not identify the tools. No step depends on
+        # its directory, not even with -g, because the input contains the paths.
         wanted = (("CCACHE_COMPILERCHECK", f"string:{toolchain_id}"), ("CCACHE_NOHASHDIR", "1"))
         return (*_FORCED, *((name, value) for name, value in wanted if name not in given))
 
 
 def choose_launcher(options: CompileOptions, environment: Mapping[str, str]) -> Launcher | None:
-    """Return the launcher that the options ask for, else the environment; None for none.
+    """Return the launcher of the options, or else of the environment; None if there is none.
 
-    Raises ToolchainError where its program is not installed, UsageError for a wrong value.
+    Raises ToolchainError if its program is not installed, UsageError for an invalid value.
     """
     source, words = _launcher_words(options, environment)
     is_ccache = bool(words) and Path(words[0]).name == _CCACHE
@@ -84,7 +84,7 @@ def choose_launcher(options: CompileOptions, environment: Mapping[str, str]) -> 
 
 
 def _wants_cache(options: CompileOptions, environment: Mapping[str, str]) -> bool | None:
-    """Return whether ccache is to be used, None where nobody says."""
+    """Return whether ccache is requested; None if neither options nor environment say."""
     value = environment.get(CACHE_VARIABLE, "")
     if value.lower() not in _SWITCH:
         msg = f"{CACHE_VARIABLE}={value}: neither 'on' nor 'off'"
@@ -95,7 +95,7 @@ def _wants_cache(options: CompileOptions, environment: Mapping[str, str]) -> boo
 def _launcher_words(
     options: CompileOptions, environment: Mapping[str, str]
 ) -> tuple[str, tuple[str, ...]]:
-    """Return where the launcher was named, and its words."""
+    """Return the option or variable that sets the launcher, and its words."""
     given, source = options.launcher, "--launcher"
     if given is None:
         given, source = environment.get(LAUNCHER_VARIABLE, ""), LAUNCHER_VARIABLE
@@ -115,10 +115,10 @@ def _check_installed(program: str, source: str) -> None:
 
 
 def step_program(launcher: Launcher, workspace: Path) -> tuple[str, ...]:
-    """Return the words that the command of a step begins with.
+    """Return the words at the beginning of a step's command.
 
-    ccache takes one program as the compiler: where it takes more to start this driver, or a
-    launcher follows ccache, they go into a script in the workspace.
+    ccache takes one program as the compiler. If starting this driver takes more words, or ccache is
+    followed by a launcher, they are written to a script in the workspace.
     """
     own = own_program()
     if len(own) > 1 or launcher.behind:
@@ -131,10 +131,10 @@ def step_program(launcher: Launcher, workspace: Path) -> tuple[str, ...]:
 
 
 class LaunchedSteps(Struct, frozen=True):
-    """How the steps of one call are started: the launcher, this driver, and the tools to use.
+    """The steps of one invocation: the launcher, the driver's command, and the tools.
 
-    `program` is what step_program says. The tools are named in the environment, which is not a part
-    of what ccache looks at, because equal tools may lie elsewhere on another machine.
+    `program` is the result of step_program. The paths of the tools are passed in environment variables, which
+    ccache does not hash, because equal tools may be in other directories on another host.
     """
 
     launcher: Launcher
@@ -144,12 +144,12 @@ class LaunchedSteps(Struct, frozen=True):
     rocm: RocmInstallation | None = None
 
     def prepare(self, targets: Sequence[Target]) -> None:
-        """Find out early what the tools are, which is known from then on."""
+        """Compute the identities of the tools early; they are cached."""
         for kind in (None, *dict.fromkeys(target.kind for target in targets)):
             self.identity(kind)
 
     def identity(self, kind: Kind | None) -> str:
-        """Return the identity of the tools for a kind of images; None is for host code."""
+        """Return the identity of the tools for a device kind, or for host code if None."""
         return str(identify_for(kind, self.releases, self.cuda, self.rocm))
 
     def command(self, step: HermeticStep, kind: Kind | None) -> Command:

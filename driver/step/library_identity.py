@@ -1,4 +1,4 @@
-"""The device libraries of a step, named by content: a cache compares arguments and one input."""
+"""The identity of the device libraries of a step, because a cache compares only arguments and one input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DIGITS = 32
 
 
 def library_identity(libraries: Sequence[DeviceLibrary], target: Target) -> str:
-    """Return what differs if a library for the target does; nothing where there is none."""
+    """Return a hash of the libraries for the target; empty if there are none."""
     contents = [
         content_identity(one.path, own_memo()) for one in libraries if one.is_compatible(target)
     ]
@@ -23,7 +23,7 @@ def library_identity(libraries: Sequence[DeviceLibrary], target: Target) -> str:
 
 
 def check_libraries(given: str, libraries: Sequence[DeviceLibrary], target: Target) -> None:
-    """Raise CompatibilityError if the libraries are not those that were given to the step."""
+    """Raise CompatibilityError if the libraries differ from those of the step's identity."""
     found = library_identity(libraries, target)
     if given and found != given:
         msg = f"the device libraries here are not those of the build: {found}, not {given}"

@@ -1,4 +1,4 @@
-"""Steps on objects and libraries, around the device link."""
+"""Steps on objects and libraries, before and after the device link."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LINKED = LINKED_SECTION.encode()
 
 
 class DummyImage(Step, frozen=True, kw_only=True, tag="dummy-image"):
-    """Write the module that makes the linker wrapper take device code out of static libraries."""
+    """Write the module with empty images that makes the linker wrapper search static libraries."""
 
     source: Path
     output: Path
@@ -35,7 +35,7 @@ class DummyImage(Step, frozen=True, kw_only=True, tag="dummy-image"):
 
 
 class Members(Step, frozen=True, kw_only=True, tag="members"):
-    """Write the members of a static library into a directory, and the list of them."""
+    """Write the members of a static library to a directory, and their list."""
 
     source: Path
     output: Path
@@ -45,7 +45,7 @@ class Members(Step, frozen=True, kw_only=True, tag="members"):
 
 
 class Detach(Step, frozen=True, kw_only=True, tag="detach"):
-    """Make an object whose device code is linked leave that of other objects alone."""
+    """Make public stubs weak and hide linked device images, so that later links ignore them."""
 
     source: Path
     output: Path
@@ -56,14 +56,14 @@ class Detach(Step, frozen=True, kw_only=True, tag="detach"):
 
 
 class Replacement(Keyed, frozen=True):
-    """An object, and the one that a linker takes for it."""
+    """An object, and the file that a linker reads instead."""
 
     file: Path
     by: Path
 
 
 class RelocatableLinker(Step, frozen=True, kw_only=True, tag="relocatable-linker"):
-    """Write a linker by which an old linker wrapper makes an object."""
+    """Write a program that replaces the linker, so that an old linker wrapper links an object."""
 
     linker: str = "ld"
     replaced: tuple[Replacement, ...] = ()
@@ -75,7 +75,7 @@ class RelocatableLinker(Step, frozen=True, kw_only=True, tag="relocatable-linker
 
 
 class RegistrationNames(Step, frozen=True, kw_only=True, tag="registration-names"):
-    """Write, as llvm-objcopy reads them, names by which an object alone finds its entries."""
+    """Write renamings for llvm-objcopy that give the offload entries of an object unique symbols."""
 
     source: Path
     output: Path
@@ -87,7 +87,7 @@ class RegistrationNames(Step, frozen=True, kw_only=True, tag="registration-names
 
 
 class RuntimeSymbols(Step, frozen=True, kw_only=True, tag="runtime-symbols"):
-    """Write the names of the symbols that are the runtime's own, as llvm-objcopy reads them."""
+    """Write the lists of the runtime's internal and public symbols for llvm-objcopy."""
 
     source: Path
     weak: Path
@@ -100,12 +100,12 @@ class RuntimeSymbols(Step, frozen=True, kw_only=True, tag="runtime-symbols"):
 
 
 def link_items_of(link_items: Sequence[str], library: Path) -> Iterator[str]:
-    """Return the words of a link line that name a library, as a file or by `-l`."""
+    """Return the words of a link line that refer to a library, as a file or by `-l`."""
     return (word.text for word in parse_link_line(link_items) if word.path == library)
 
 
 def member_content(member: ArchiveMember) -> ByteView:
-    """Return the bytes of a member, wherever they lie. Raises InputOutputError."""
+    """Return the content of a member, in the archive or in a separate file. Raises InputOutputError."""
     if member.content is not None:
         return member.content
     with open_view(member.file or Path(member.name)) as view:
@@ -113,12 +113,12 @@ def member_content(member: ArchiveMember) -> ByteView:
 
 
 def member_file(directory: Path, ordinal: int, name: str) -> Path:
-    """Return where `write_members` puts a member: its own name, in a directory of its own."""
+    """Return the path of a member in `write_members`: its name, in a numbered directory."""
     return directory / str(ordinal) / (Path(name).name or "member")
 
 
 def write_members(library: Path, directory: Path) -> None:
-    """Write every member of a library to a file, detached, and the list of them in their order."""
+    """Write every member of a library to a file, detached if linked, and their list in order."""
     paths = []
     with open_view(library) as view:
         for ordinal, member in enumerate(iterate_members(view)):
@@ -133,16 +133,16 @@ def write_members(library: Path, directory: Path) -> None:
 
 
 def write_member_list(paths: Iterable[Path], directory: Path) -> None:
-    """Write the list of files that `archive_command` makes a library of."""
-    # llvm-ar reads quoted words, in which a backslash escapes.
+    """Write the list of files for `archive_command`."""
+    # llvm-ar reads quoted words with backslash escapes.
     quoted = (str(path).replace("\\", "\\\\").replace('"', '\\"') for path in paths)
     text = "".join(f'"{path}"\n' for path in quoted)
     (directory / MEMBER_LIST).write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 def archive_command(archiver: Path, directory: Path, output: Path) -> Command:
-    """Return the command that makes a library of the files that are listed.
+    """Return the command that makes a library from the listed files.
 
-    `q` keeps members of equal names apart.
+    `q` keeps all members with equal names.
     """
     return Command((str(archiver), "qcs", str(output), f"@{directory / MEMBER_LIST}"))

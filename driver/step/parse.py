@@ -1,4 +1,4 @@
-"""Command lines of steps, read into the values that they were made of."""
+"""Parse command lines of steps."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _MODULES: Mapping[str, Sequence[str]] = {
 }
 STEPS: Mapping[str, str] = {step: name for name, steps in _MODULES.items() for step in steps}
 """The module of each step that runs in process."""
-# What `-###` of releases before printed, so that scripts made of it go on working.
+# Old names of steps, so that scripts made from the `-###` output of earlier releases still work.
 _FORMER = {"annotate": "embed"}
 
 
 def parse_step(words: Sequence[str]) -> Step:
-    """Return the step that the words say. Raises UsageError where they say none."""
+    """Return the step that a command line spells. Raises UsageError."""
     step = find_step(words[0] if words else "")
     table = described_step(words[0])
     given: dict[str, list[str]] = {name: [] for name in step.__struct_fields__}
@@ -65,7 +65,7 @@ def parse_step(words: Sequence[str]) -> Step:
 
 
 def find_step(name: str) -> type[Step]:
-    """Return the step of a name. Raises UsageError where there is none."""
+    """Return the class of a step, by name. Raises UsageError for an unknown name."""
     name = _FORMER.get(name, name)
     if name not in STEPS:
         msg = f"there is no step '{name}'"
@@ -80,7 +80,7 @@ def _is_step(found: object) -> bool:
 
 
 def parse_compiler_step(words: Sequence[str]) -> CompilerStep:
-    """Return the step that is a call of the compiler. Raises UsageError where the words say none."""
+    """Return the compiler step that a command line spells. Raises UsageError."""
     step = COMPILER_STEPS[words[0]]
     own = [name for name in step.__struct_fields__ if name not in OF_COMPILER]
     table = _table(words[0], [STEP_OPTIONS[name] for name in own])
@@ -106,14 +106,14 @@ def parse_compiler_step(words: Sequence[str]) -> CompilerStep:
 
 
 def render_steps() -> str:
-    """Return the steps, each with what it does."""
+    """Return the list of steps with their summaries."""
     lines = (f"  {name:20}{described_step(name).line}" for name in STEPS)
     head = "usage: mlir-offload step NAME ...; the steps of a compilation, as -### prints them"
     return "\n".join((head, "", *lines)) + "\n"
 
 
 def described_step(name: str) -> Subcommand:
-    """Return what a step does and takes, as of every subcommand."""
+    """Return the description of a step in the form of a subcommand."""
     step = find_step(name)
     rows = [STEP_OPTIONS[field] for field in step.__struct_fields__]
     operands = " ".join(row.value for row in rows if not row.names)
@@ -135,7 +135,7 @@ def _field_of(names: tuple[str, ...], step: type[Step]) -> str:
 
 
 def _placed(operands: Sequence[str], step: type[Step]) -> dict[str, list[str]]:
-    """Return the operands by their fields: several are for a field that holds several."""
+    """Return the operands by field; all of them are for a field with a tuple, if there is one."""
     hints = get_type_hints(step)
     named = [name for name in step.__struct_fields__ if not STEP_OPTIONS[name].names]
     if any(get_origin(hints[name]) is tuple for name in named):
@@ -167,7 +167,7 @@ def _label(field: str) -> str:
 
 
 def _value(hint: Any, words: Sequence[str], field: str) -> object:
-    """Return the value of a field; of an option that is given twice the last word counts."""
+    """Return the value of a field; of a repeated option, the last value counts."""
     if hint is bool:
         return True
     if get_origin(hint) is tuple:

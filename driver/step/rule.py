@@ -1,4 +1,4 @@
-"""The step that writes a rule for Make."""
+"""The step that writes a dependency file for Make."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mlir_offload.driver.system import depfile
 
 
 class Depfile(Step, frozen=True, kw_only=True, tag="depfile"):
-    """Write the rule that tells Make what the targets depend on."""
+    """Write the Make rule with the dependencies of the targets."""
 
     sources: tuple[str, ...] = ()
     made: tuple[str, ...]

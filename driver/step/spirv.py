@@ -1,4 +1,4 @@
-"""Steps on code for devices that take SPIR-V."""
+"""Steps on code for devices that accept SPIR-V."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SpirvIr(DeviceIrStep, frozen=True, kw_only=True, tag="spirv-ir"):
 
 
 class SpirvCheck(Step, frozen=True, kw_only=True, tag="spirv-check"):
-    """Fail where SPIR-V lacks a kernel, or one takes other parameters than the host passes."""
+    """Check that SPIR-V has the kernels, with the parameters that the host passes."""
 
     source: Path
     kernels: tuple[str, ...] = ()

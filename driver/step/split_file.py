@@ -1,4 +1,4 @@
-"""Steps on a complete program: its split, and host and device modules in one text; the split on disk."""
+"""Steps on a complete program: split it, join host and device modules for one run; the split on disk."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _ENDINGS = {ImageForm.BITCODE: "bc", ImageForm.PTX: "s", ImageForm.AMDGPU_ASSEMB
 
 
 class ObjectFile(Struct, frozen=True):
-    """An object of a `gpu.binary` in a file of its own."""
+    """An object of a `gpu.binary`, in a separate file."""
 
     path: Path
     image: PrecompiledImage
 
 
 class ModuleFile(Struct, frozen=True):
-    """A device module and the files that hold its text for mlir-opt, in one form and in others.
+    """A device module and the files with its text for mlir-opt, in one form and in others.
 
-    One that is a `gpu.binary` has `objects` in the place of text; the path is that of the heads of
-    its kernels, as LLVM IR. `is_only` says that the program has no other device module.
+    A `gpu.binary` has `objects` instead of text; `path` then contains the declarations of its kernels as
+    LLVM IR. `is_only`: the program has no other device module.
     """
 
     path: Path
@@ -61,7 +61,7 @@ class ModuleFile(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Return what a message calls it."""
+        """Return the operation and symbol for messages."""
         return f"gpu.{'binary' if self.objects else 'module'} @{self.module.name}"
 
     def text_for(self, form: DeviceForm) -> Path:
@@ -70,9 +70,9 @@ class ModuleFile(Struct, frozen=True):
 
 
 class SplitFiles(Struct, frozen=True):
-    """The host module and the device modules of one program, and the kernels it only declares.
+    """The host module and the device modules of one program, and the kernels that it only declares.
 
-    `interface` holds the functions for callers in C and Python, where there are any.
+    `interface` describes the functions for callers in C and Python, if there are any.
     """
 
     host: Path
@@ -83,7 +83,7 @@ class SplitFiles(Struct, frozen=True):
 
 
 def write_split(program: SplitProgram, directory: Path) -> None:
-    """Write the host text, one file per device module, and the index of them."""
+    """Write the host text, one file per device module, and an index."""
     directory.mkdir(parents=True, exist_ok=True)
     _write(directory / "host.mlir", program.host_text)
     rows = [
@@ -101,12 +101,12 @@ def write_split(program: SplitProgram, directory: Path) -> None:
     }
     if program.interface:
         _write(directory / INTERFACE_FILE, program.interface)
-    # A kind is a text of a class of its own.
+    # `enc_hook=str`, because Kind is a subclass of str.
     (directory / _INDEX).write_bytes(json.format(json.encode(index, enc_hook=str), indent=1))
 
 
 def load_split_files(directory: Path) -> SplitFiles:
-    """Read what `write_split` wrote."""
+    """Read the output of `write_split`."""
     index = json.decode((directory / _INDEX).read_bytes())
     texts = tuple(_read_module(row, directory) for row in index["modules"])
     modules = (*texts, *(_read_binary(row, directory) for row in index["binaries"]))
@@ -122,7 +122,7 @@ def load_split_files(directory: Path) -> SplitFiles:
 
 
 def _write_module(module: GpuModule, number: int, directory: Path) -> dict[str, Any]:
-    # A module's name may hold any character: the file is named by its number.
+    # The file has a number, because the name of a module may contain any character.
     file = f"device{number}.mlir"
     _write(directory / file, module.text)
     others = {name: f"device{number}.{name}.mlir" for name, _ in module.texts}
@@ -140,10 +140,10 @@ def _write_module(module: GpuModule, number: int, directory: Path) -> dict[str, 
 
 
 def refuse_objects(split: SplitFiles, source: Path, taker: str) -> None:
-    """Raise SourceError for a `gpu.binary` where only what is still to be compiled has a place."""
+    """Raise SourceError for a `gpu.binary`, which `taker` does not support."""
     given = next((module for module in split.modules if module.objects), None)
     if given is not None:
-        msg = f"{given.title} contains precompiled device code, for which {taker} has no place"
+        msg = f"{given.title} contains precompiled device code, which {taker} does not support"
         hint = "give the gpu.module that it was made from, or compile the file with mlir-offload -c"
         raise SourceError(msg, hint=hint, location=str(source))
 
@@ -151,7 +151,7 @@ def refuse_objects(split: SplitFiles, source: Path, taker: str) -> None:
 def _write_binary(binary: GpuBinary, number: int, directory: Path) -> dict[str, Any]:
     rows = []
     for index, given in enumerate(binary.objects):
-        # The packager tells what a file is by its ending.
+        # The packager detects the format by the extension.
         file = f"binary{number}.object{index}.{_ENDINGS.get(given.image.form, 'o')}"
         (directory / file).write_bytes(given.content)
         rows.append({"file": file, **asdict(given.image)})
@@ -271,12 +271,12 @@ class Header(Step, frozen=True, kw_only=True, tag="header"):
 
 
 def _bytes_as_text(path: Path) -> str:
-    """Return a program as its author wrote it: bytecode is not text, each byte represents itself."""
+    """Return a program as Latin-1 text, because bytecode is not UTF-8 and each byte must be preserved."""
     return path.read_bytes().decode("latin-1")
 
 
 class Join(TextStep, frozen=True, kw_only=True, tag="join"):
-    """Join the host text and device modules of a program for one mlir-opt."""
+    """Join the host text and device modules of a program for one run of mlir-opt."""
 
     devices: tuple[Path, ...]
 
@@ -289,7 +289,7 @@ class Join(TextStep, frozen=True, kw_only=True, tag="join"):
 
 
 class Separate(TextStep, frozen=True, kw_only=True, tag="separate"):
-    """Make each part of a joined program a module of its own for mlir-translate."""
+    """Separate the modules of a joined program for mlir-translate."""
 
     triple: str
     rdc: bool = False
@@ -313,7 +313,7 @@ class Separate(TextStep, frozen=True, kw_only=True, tag="separate"):
 
 
 class Part(Step, frozen=True, kw_only=True, tag="part"):
-    """Write each module of LLVM IR that mlir-translate wrote of a joined program to a file."""
+    """Write each module in mlir-translate's output of a joined program to a file."""
 
     source: Path
     parts: tuple[Path, ...]

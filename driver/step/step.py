@@ -1,4 +1,4 @@
-"""A step of a compilation is a value: its fields say all that it does, and its command line is made of them."""
+"""Steps of a compilation as values: the fields describe the work, and the command line is derived from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlir_offload.toolchain.target import device_kind, kind_of_image
 from mlir_offload.translate.kind import cuda as cuda_lowering
 from mlir_offload.translate.mlir import symbol as mlir_symbol
 
-# A comma ends a part; two stand for one that does not.
+# A comma separates parts; two commas are a literal comma.
 _PARTS = pattern(r"(?:[^,]|,,)+")
 _PATH = "FILE"
 _IMAGE = "file=FILE,triple=TRIPLE,arch=ARCH,kind=KIND"
@@ -25,15 +25,15 @@ _WRITTEN = frozenset(("output", "kernel_heads", "weak"))
 
 
 class Keyed(Struct, frozen=True):
-    """A value whose fields are the keys; a switch is its name alone, a tuple repeats the key."""
+    """A value spelled as `key=value,...`, with a key per field. A flag is only its name; a tuple repeats the key."""
 
     def __str__(self) -> str:
-        """Return the word."""
+        """Return the spelling."""
         return ",".join(part.replace(",", ",,") for part in self._parts())
 
     @property
     def values(self) -> tuple[object, ...]:
-        """Return what the fields hold."""
+        """Return the values of the fields."""
         return tuple(getattr(self, key) for key in self.__struct_fields__)
 
     def _parts(self) -> Iterator[str]:
@@ -47,13 +47,13 @@ class Keyed(Struct, frozen=True):
                 yield from (f"{key}={item}" for item in value)
             elif value is False:
                 continue
-            # A size may be 0: what is required is written, whatever it is.
+            # 0 is omitted only if it is the default: a size may be 0.
             elif value not in {0, ""} or value != default.get(key):
                 yield f"{key}={value}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read such a word. Raises ValueError for what is missing, wrong or unknown."""
+        """Parse a spelling. Raises ValueError for a missing, invalid or unknown key."""
         hints = get_type_hints(cls)
         values: dict[str, object] = {}
         for part in _PARTS.findall(text):
@@ -70,7 +70,7 @@ class Keyed(Struct, frozen=True):
 
 
 def _read(hint: type, text: str, before: object) -> object:
-    """Return a part as its field has it: `before` is what a repeated key has already."""
+    """Return the value of a field. `before` is the value of earlier repetitions of the key."""
     if hint is bool:
         return True
     if hint == tuple[str, ...]:
@@ -80,7 +80,7 @@ def _read(hint: type, text: str, before: object) -> object:
 
 
 class PackagedImage(Keyed, frozen=True):
-    """A device image to be packaged, by the keys of clang-offload-packager."""
+    """A device image to package, with the keys of clang-offload-packager."""
 
     file: Path
     triple: str
@@ -90,7 +90,7 @@ class PackagedImage(Keyed, frozen=True):
 
     @property
     def argument(self) -> ImageArgument:
-        """Return what the container holds of it: containers do not name the architecture of the CPU."""
+        """Return the argument for the packager; containers omit the architecture of CPU images."""
         kind = kind_of_image(self.kind, self.triple)
         arch = self.arch if kind is None else device_kind(kind).container_arch(self.arch)
         words = [f"file={self.file}", f"triple={self.triple}", f"arch={arch}", f"kind={self.kind}"]
@@ -108,94 +108,94 @@ def _value(name: str, text: str, value: str = _PATH) -> Option:
 STEP_OPTIONS: Mapping[str, Option] = {
     "source": Option((), "the input", value=_PATH),
     "sources": Option((), "the inputs", value=_PATH),
-    "assembly": Option((), "what was made of it", value=_PATH),
+    "assembly": Option((), "the PTX to check", value=_PATH),
     "output": Option(("-o",), "the output", value=_PATH),
-    "flags": Option((), "words of the compiler", value="OPTION"),
-    "toolchain_id": _value("--toolchain-id", "what the tools have to be", "ID"),
-    "needs": _value("--needs", "what the device module needs of its lowering", "WORD"),
-    "library_id": _value("--library-id", "what the device libraries have to be", "ID"),
+    "flags": Option((), "options of the compiler", value="OPTION"),
+    "toolchain_id": _value("--toolchain-id", "the required id of the tools", "ID"),
+    "needs": _value("--needs", "a requirement of the device module for its lowering", "WORD"),
+    "library_id": _value("--library-id", "the required id of the device libraries", "ID"),
     "uses_async": _flag("--async", "the host module has asynchronous operations"),
-    "depfiles": _value("--depfile", "a rule for Make that is to be written"),
-    "program": _value("--program", "the file that the user wrote"),
+    "depfiles": _value("--depfile", "the dependency file to write"),
+    "program": _value("--program", "the original source file"),
     "device": _value("--device", "the device modules of a program"),
     "image_files": _value("--images", "the images of all device modules for an architecture"),
-    "mark_barriers": _flag("--mark-barriers", "let functions carry the places of their barriers"),
+    "mark_barriers": _flag("--mark-barriers", "record the locations of barriers in functions"),
     "members": _value("--member", "a further member of the library"),
     "arch": _value("--arch", "the architecture", "ARCH"),
     "binary": _value("--binary", "the offload binary to embed"),
-    "code_object": _value("--code-object", "its version: 4, 5, 6", "N"),
+    "code_object": _value("--code-object", "the code object version: 4, 5, 6", "N"),
     "collapse": _flag("--collapse", "prepare kernels for the collapse over subgroups"),
     "cubins": _value("--cubin", "a linked cubin", "arch=sm_NN,file=FILE"),
     "cuda_version": _value("--cuda-version", "the release of CUDA", "VERSION"),
     "declared": _value("--declared", "a kernel that another file defines", "NAME"),
-    "describe_memory": _flag("--describe-memory", "for launches on the host's own memory"),
+    "describe_memory": _flag("--describe-memory", "describe memrefs for launches on host memory"),
     "devices": _value("--device", "LLVM IR of a device module"),
     "device_libraries": _value("--device-lib", "bitcode that kernels may call"),
-    "fast_math": _flag("--fast-math", "let floating-point operations be inexact"),
+    "fast_math": _flag("--fast-math", "allow inexact floating point"),
     "fatbinary": _value("--fatbinary", "fatbinary of CUDA"),
-    "fibers": _flag("--fibers", "a stack for each thread, so that nothing is to do"),
+    "fibers": _flag("--fibers", "run each thread on a fiber instead of splitting kernels"),
     "linked_images": Option(
-        # Builds and archives of before name the second one.
+        # Builds and archives of earlier releases use the second name.
         ("--linked-image=", "--finished="),
         "linked device code, as the runtime of the kind loads it, and its kernels",
         value="kind=KIND,file=FILE,kernel=NAME,...",
     ),
     "for_clang": _value("--for-clang", "the linking LLVM", "RELEASE|any"),
-    "forms": _value("--form", "of a device module: nvvm32, rocdl64, ...", "FORM"),
-    "fp_contract": _value("--fp-contract", "where products and sums are fused", "WHERE"),
-    "ftz": _flag("--ftz", "take subnormal numbers for zero"),
+    "forms": _value("--form", "a form of the device modules: nvvm32, rocdl64, ...", "FORM"),
+    "fp_contract": _value("--fp-contract", "which products and sums are fused", "WHERE"),
+    "ftz": _flag("--ftz", "flush subnormal numbers to zero"),
     "images": _value("--image", "a device image", _IMAGE),
     "index_bits": _value("--index-bits", "the width of index in device code", "N"),
     "interface": _value("--interface", "the functions for callers in C and Python"),
-    "ir": _value("--ir", "the LLVM IR that it is made of"),
-    "is_program": _flag("--program", "main is what starts a program"),
-    "kernel_heads": _value("--kernels", "where the heads of kernels go, as LLVM IR"),
+    "ir": _value("--ir", "the LLVM IR that it was compiled from"),
+    "is_program": _flag("--program", "main is the entry point of a program"),
+    "kernel_heads": _value("--kernels", "the output for the kernel declarations, as LLVM IR"),
     "kernels": _value("--kernel", "a kernel of the module", "NAME"),
     "kinds": _value("--kind", "an offload kind", "KIND"),
     "libraries": _value("--library", "a device library that it was compiled with"),
     "linker": _value("--linker", "the linker that it calls"),
     "llvm": _value("--llvm", "the release of LLVM", "N"),
     "location": _value("--location", "the file that errors name"),
-    "made_from": _value("--from", "what the input was made from"),
+    "made_from": _value("--from", "the file that the input was made from"),
     "nvlink": _value("--nvlink", "nvlink of CUDA"),
-    "others": _value("--other", "what was read besides the sources"),
-    "parameters": _value("--parameters", "how kernels take memrefs: whole, parts, needed", "FORM"),
-    "parts": _value("--part", "where a module goes, for each in their order"),
-    "phony": _flag("--phony", "give each of these a rule of its own, as -MP"),
-    "programs": _value("--from", "what the user wrote, for each input"),
+    "others": _value("--other", "another file that was read"),
+    "parameters": _value("--parameters", "the parameters of memrefs: whole, parts, needed", "FORM"),
+    "parts": _value("--part", "the output of a module, in the order of the modules"),
+    "phony": _flag("--phony", "write a phony rule for each dependency, as -MP"),
+    "programs": _value("--from", "the original source of each input"),
     "prefix_maps": _value("--prefix-map", "NEW replaces OLD in locations", "OLD=NEW"),
-    "ptx": _value("--ptx", "PTX that fat binaries get", "arch=sm_NN,file=FILE"),
+    "ptx": _value("--ptx", "PTX to add to fat binaries", "arch=sm_NN,file=FILE"),
     "ptxas": _value("--ptxas", "ptxas of CUDA"),
     "ptxas_arguments": _value("--ptxas-arg", "an argument for each call of ptxas", "ARGUMENT"),
     "rdc": _flag("--rdc", "keep functions that other files may call"),
     "reader": _value("--reader", "the release of LLVM that reads the output", "N"),
     "replaced": _value("--replace", "an object, and one for it", "file=FILE,by=FILE"),
-    "rules": _value("--from-clang", "a rule with more of it"),
-    "sanitizer": _value("--sanitize", "the sanitizer that the code is marked for", "NAME"),
+    "rules": _value("--from-clang", "a dependency file of clang to merge"),
+    "sanitizer": _value("--sanitize", "the sanitizer of the code", "NAME"),
     "targets": _value("--arch", "a target, whose limits are checked", "ARCH"),
     "made": _value("--target", "a target as in the rule", "TARGET"),
-    "time": _value("--time", "what is written for a time: seconds since 1970", "SECONDS"),
+    "time": _value("--time", "the time to write into outputs: seconds since 1970", "SECONDS"),
     "transformed": _flag("--transformed", "a pass has run the transform scripts"),
     "triple": _value("--triple", "the target of the module", "TRIPLE"),
     "unit_id": _value("--unit-id", "the name of the program", "NAME"),
-    "value_names": _value("--variables", "the module in MLIR: name values as it does, for gdb"),
+    "value_names": _value("--variables", "the MLIR module with the value names for gdb"),
     "variables": _value(
         "--variable",
         "a device global with its shadow; also type=, extern, constant, normalized, data=, auxiliary=",
         "kind=KIND,name=NAME,address=SHADOW,size=BYTES",
     ),
-    "weak": _value("--weak", "where the names of public symbols go"),
+    "weak": _value("--weak", "the output for the names of public symbols"),
 }
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """A step that runs in process, and as a command: what `-###` prints can be pasted.
+    """A step that runs in process or as a command, so that the output of `-###` can be executed.
 
-    It reads files and writes files; it knows nothing of the plan that it is part of.
+    It reads and writes files, and does not depend on the rest of the build.
     """
 
     def run(self) -> None:
-        """Do it. Raises MlirOffloadError, at the step's location where that names none."""
+        """Run the step. Raises MlirOffloadError, with the step's location if the error has none."""
         try:
             self._do()
         except MlirOffloadError as error:
@@ -208,17 +208,17 @@ class Step(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return the word that names it."""
+        """Return the name of the step on the command line."""
         return str(self.__struct_config__.tag)
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """Return the files and directories that it makes."""
+        """Return the files and directories that it writes."""
         return tuple(self._files(_WRITTEN))
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Return the other files that its fields name."""
+        """Return the other files in its fields."""
         return tuple(self._files(frozenset(self.__struct_fields__) - _WRITTEN))
 
     def _files(self, names: Collection[str]) -> Iterator[str]:
@@ -229,14 +229,14 @@ class Step(Struct, frozen=True, kw_only=True):
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """Return the words from which `parse_step` makes it again."""
+        """Return the words that `parse_step` parses to this step."""
         operands = [
             str(item)
             for field in self.__struct_fields__
             if not STEP_OPTIONS[field].names
             for item in _items(getattr(self, field))
         ]
-        # The output last, as people write it.
+        # The output is last by convention.
         options = sorted(self.__struct_fields__, key="output".__eq__)
         words = spelled_options(self, options)
         if any(operand.startswith("-") for operand in operands):
@@ -245,7 +245,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 def spelled_options(step: Step, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the words of those of the fields that are options."""
+    """Return the command-line words of the fields with these names that are options."""
     return tuple(
         word
         for field in names
@@ -256,7 +256,7 @@ def spelled_options(step: Step, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _items(value: object) -> tuple[object, ...]:
-    """Return what is spelled: a switch that is off, and nothing, are not."""
+    """Return the items to spell; none for an unset flag or an empty value."""
     if isinstance(value, tuple):
         return value
     return () if value is None or value is False or value == "" else (value,)
@@ -269,7 +269,7 @@ def _spelled(name: str, item: object) -> tuple[str, ...]:
 
 
 class TextStep(Step, frozen=True, kw_only=True):
-    """A step that makes one text of another."""
+    """A step that rewrites a text."""
 
     source: Path
     output: Path
@@ -290,17 +290,17 @@ class DeviceIrStep(TextStep, frozen=True, kw_only=True):
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file, bytes that are no UTF-8 kept as they are."""
+    """Return the text of a file; bytes that are not UTF-8 are preserved."""
     return path.read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write what `read_text` reads."""
+    """Write text from `read_text`."""
     path.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 class PtxTime(TextStep, frozen=True, kw_only=True, tag="ptx-time"):
-    """Give the files that PTX names a time and a size, so that ptxas does not ask for their own."""
+    """Set time and size of the source files in PTX, so that ptxas does not read them from the file system."""
 
     time: int
 

@@ -1,4 +1,4 @@
-"""What the driver needs of the system: files, jobs, threads, and what it remembers between calls."""
+"""Operating system services: files, locks, job slots, threads, and caches between invocations."""
 
 from mlir_offload.toolchain import load_on_use
 

@@ -1,4 +1,4 @@
-"""Dependency files for Make and Ninja: one rule, written as clang writes it."""
+"""Dependency files for Make and Ninja: one rule, in clang's format."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.pattern import pattern
 
-# clang's own: what reads its rules has seen lines of this length.
+# clang's limit, so that programs that read its rules accept these.
 _MAX_COLUMNS = 75
 _NEEDS_BACKSLASH = pattern(r"(\\*)( )|#")
-# A word ends at white space that no backslash escapes; a backslash before a newline is white space.
+# A word ends at white space without a backslash; a backslash before a newline is white space.
 _WORD = pattern(r"(?:\\[ #\\]|\$\$|[^ \t\n\\]|\\(?!\n))+")
 _ESCAPED = pattern(r"(\\+)(?= )|\\(?=#)|\$(\$)")
 
 
 def quote_for_make(name: str) -> str:
-    """Return a file name as a rule spells it (`clang/lib/Frontend/DependencyFile.cpp`).
+    """Return a file name quoted for a rule (`clang/lib/Frontend/DependencyFile.cpp`).
 
-    Raises InputOutputError for a name with a newline, which no rule can hold.
+    Raises InputOutputError for a name with a newline, which a rule cannot contain.
     """
     if "\n" in name:
         msg = f"{name!r} cannot be named in a rule for Make: there is a newline in it"
@@ -28,22 +28,22 @@ def quote_for_make(name: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    """Escape a space, with the backslashes before it doubled, or a `#`."""
+    """Escape a `#`, or a space; backslashes before a space are doubled."""
     return "\\#" if match[0] == "#" else f"{match[1] * 2}\\ "
 
 
 def _unescape(match: re.Match[str]) -> str:
-    """Return half of the backslashes before a space, none of what escapes a `#` or a `$`."""
+    """Return half of the backslashes before a space; remove the escape of a `#` or a `$`."""
     return match[2] or "\\" * (len(match[1] or "") // 2)
 
 
 def render_rule(
     targets: Sequence[str], sources: Sequence[str], others: Iterable[str] = (), *, phony: bool
 ) -> str:
-    """Return one rule: targets as they are given, file names quoted, each once.
+    """Return one rule: targets unchanged, file names quoted, each once.
 
-    With `phony`, each of the others is a target without prerequisites too, so that Make goes on
-    where a file that was included has been removed.
+    With `phony`, each file of `others` also becomes a target without prerequisites, so that Make
+    continues if an included file has been removed.
     """
     files = dict.fromkeys((*sources, *others))
     extra = [name for name in files if name not in set(sources)] if phony else []
@@ -62,7 +62,7 @@ def _wrapped(words: Sequence[str]) -> str:
 
 
 def read_prerequisites(text: str) -> Iterator[str]:
-    """Yield the prerequisites of the first rule of a dependency file that clang wrote."""
+    """Yield the prerequisites of the first rule in a dependency file of clang."""
     rule = re.split(r"(?<!\\)\n", text, maxsplit=1)[0]
     words = (match[0] for match in _WORD.finditer(rule))
     for word in words:

@@ -1,7 +1,7 @@
-"""What a tool's file is, by its content: equal on all machines that have the same package.
+"""The identity of a tool by content, which is equal on all hosts with the same package.
 
-The code of clang and mlir-opt lies in shared libraries, so that those belong to the tool. A GNU
-build-id names the content of an ELF file and is read in no time; a file without one is hashed, once.
+Most code of clang and mlir-opt is in shared libraries, so that these belong to the tool. A GNU
+build-id identifies the content of an ELF file and is fast to read; a file without one is hashed once.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from mlir_offload.toolchain.errors import (
     VerificationError,
 )
 
-# Of the C library and of compression code no result depends.
+# Results do not depend on libc or on compression libraries.
 _OWN_LIBRARY = re.compile(r"lib(?:LLVM|MLIR|clang|lld|LTO|Polly)")
 _NOTE = struct.Struct("<III")
 _BUILD_ID = 3
 _SHORTEST_ID_BYTES = 8
 _DYNAMIC = struct.Struct("<qQ")
 _NEEDED, _RPATH, _RUNPATH = 1, 15, 29
-# A file that has just been written may be written again within the same tick of its clock.
+# A file that was written within this time may change again without a new time stamp.
 _SETTLED_NS = 2_000_000_000
 
 
 def program_identities(
     programs: Iterable[tuple[str, Path]], library_path: Sequence[Path], memo: Memo
 ) -> tuple[FileIdentity, ...]:
-    """Return what programs and the libraries of their own release are, each once.
+    """Return the identities of programs and of the libraries of their release, each once.
 
-    `library_path` is LD_LIBRARY_PATH. Raises ToolchainError where a library is not found: without
-    it, the identity would not tell one release from another.
+    `library_path` is LD_LIBRARY_PATH. Raises ToolchainError for a missing library, because without it
+    different releases could have the same identity.
     """
     found: dict[str, FileIdentity] = {}
     for name, program in programs:
@@ -59,19 +59,19 @@ def program_identities(
 
 
 def content_identity(path: Path, memo: Memo) -> str:
-    """Return `build-id:HEX` or `sha256:HEX`. Raises InputOutputError where it cannot be read."""
+    """Return `build-id:HEX` or `sha256:HEX`. Raises InputOutputError for an unreadable file."""
     return _read_file(path, memo)[0]
 
 
 def _read_file(path: Path, memo: Memo) -> tuple[str, tuple[str, ...], tuple[Path, ...]]:
-    """Return a file's content as content_identity does, the libraries it needs and their places."""
+    """Return a file's content identity, the libraries that it needs, and the directories of its run path."""
     build_id, entries = "", []
     with open_view(path) as view:
         try:
             elf = read_elf(view)
             build_id, entries = _build_id(elf), list(_dynamic_entries(elf))
         except VerificationError:
-            # It is a script, or a library of bitcode.
+            # The file is a script, or a bitcode library.
             pass
     content = f"build-id:{build_id}" if build_id else f"sha256:{_digest(path, memo)}"
     needed = tuple(text for tag, text in entries if tag == _NEEDED)
@@ -89,7 +89,7 @@ def _build_id(elf: ElfFile) -> str:
 
 
 def _digest(path: Path, memo: Memo) -> str:
-    """Return the SHA-256 of a file, remembered as long as the file is not touched."""
+    """Return the SHA-256 of a file, cached while its stamp is unchanged."""
     try:
         status = path.stat()
         stamp, subject = file_stamp(status), f"sha256 {path.resolve()}"
@@ -110,7 +110,7 @@ def _digest(path: Path, memo: Memo) -> str:
 
 def _places(file: Path, run_path: Iterable[str]) -> Iterator[Path]:
     """Yield the directories of a run path."""
-    # The loader looks next to the real file, the links of the last step resolved.
+    # $ORIGIN is the directory of the real file, after symbolic links; also try that of the given path.
     origins = dict.fromkeys((str(file.parent), os.path.dirname(os.path.realpath(file))))  # noqa: PTH120
     for text in run_path:
         for place in text.split(":"):
@@ -123,7 +123,7 @@ def _dynamic_entries(elf: ElfFile) -> Iterator[tuple[int, str]]:
         view = elf.content(section)
         for tag, value in view.table(_DYNAMIC, 0, view.size // _DYNAMIC.size, "dynamic section"):
             if tag in {_NEEDED, _RPATH, _RUNPATH}:
-                # The table of a library has megabytes of other names.
+                # Only these entries are decoded: the string table of a library has megabytes of other names.
                 yield tag, elf.text_of((section.link, value))
 
 

@@ -1,4 +1,4 @@
-"""Small facts that took long to find, kept in the user's cache directory."""
+"""An on-disk cache of small facts that take long to compute."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from mlir_offload.toolchain.byte_view import sha256
 
 
 class Memo(Struct, frozen=True):
-    """One small file for each subject, replaced whole, so that any number of runs may share them.
+    """One small file per subject, replaced atomically, so that concurrent processes can share them.
 
-    A fact holds for one `stamp` of its subject only. What cannot be read or written is not kept.
+    A fact is valid only for one `stamp` of its subject. Read and write errors are ignored.
     """
 
     directory: Path
 
     def find(self, subject: str, stamp: str) -> str | None:
-        """Return what was kept of the subject, or None where its stamp was another."""
+        """Return the cached fact about a subject; None if there is none for this stamp."""
         try:
             known = json.loads(self._file(subject).read_bytes())
         except (OSError, ValueError, RecursionError):
@@ -31,7 +31,7 @@ class Memo(Struct, frozen=True):
         return known[2] if isinstance(known[2], str) else None
 
     def keep(self, subject: str, stamp: str, fact: str) -> None:
-        """Keep a fact, in place of what was known of the subject."""
+        """Store a fact, replacing the previous one about the subject."""
         with contextlib.suppress(OSError):
             replace_file(self._file(subject), json.dumps([subject, stamp, fact]))
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 OWN_NAME = "mlir-offload"
-"""The name under which it is installed."""
+"""The name of the installed program."""
 
 
 def own_program() -> tuple[str, ...]:

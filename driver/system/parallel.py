@@ -1,9 +1,9 @@
-"""Independent work at the same time, and the job slots that limit how many programs run.
+"""Run independent work concurrently, limited by job slots, and handle signals.
 
-All of it ends: Ctrl-C, SIGTERM and SIGHUP leave nothing behind. Job slots are shared with a GNU make or
-Ninja that announces a jobserver. The protocol is that of the manual of GNU make, "POSIX Jobserver
-Interaction": every client has one slot of its own; each further one is a byte read from the server and
-written back.
+After Ctrl-C, SIGTERM or SIGHUP no process or file is left. Job slots are shared with a GNU make or Ninja
+that announces a jobserver. The protocol is in the manual of GNU make, "POSIX Jobserver Interaction":
+every client has one implicit slot; each further one is a byte that is read from the server and written
+back.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Done(Generic[T]):
             self.error = error
 
     def wait(self) -> None:
-        """Return when the work has ended, well or not."""
+        """Wait until the work has ended, with a result or an error."""
 
     def result(self) -> T:
-        """Wait for what the work returns, or raise what it raised."""
+        """Wait for the result, or raise the error of the work."""
         self.wait()
         if self.error is not None:
             raise self.error
@@ -61,9 +61,9 @@ class Done(Generic[T]):
 
 
 class Task(Done[T]):
-    """Work in a thread of its own.
+    """Work in a separate thread.
 
-    As a future of concurrent.futures, which every start of the compiler would load for 6 ms.
+    It replaces the futures of concurrent.futures, whose import takes 6 ms of every invocation.
     """
 
     def _do(self, work: Callable[[], T]) -> None:
@@ -71,7 +71,7 @@ class Task(Done[T]):
         self._thread.start()
 
     def wait(self) -> None:
-        """Return when the work has ended, well or not."""
+        """Wait until the work has ended, with a result or an error."""
         self._thread.join()
 
 
@@ -82,22 +82,22 @@ class Threads:
         self.tasks: list[Task[object]] = []
 
     def submit(self, work: Callable[[], T]) -> Task[T]:
-        """Start work; it goes on next to this thread."""
+        """Start work in a new thread."""
         task = Task(work)
-        self.tasks.append(task)  # type: ignore[arg-type]  # nobody asks this list for results
+        self.tasks.append(task)  # type: ignore[arg-type]  # results are not read from this list
         return task
 
 
 def is_shared() -> bool:
-    """Say whether other threads may wait for something that this one holds, such as a slot."""
+    """Return whether other threads are running, which may wait for a slot or lock of this thread."""
     return bool(_open)
 
 
 @contextlib.contextmanager
 def pool() -> Iterator[Threads]:
-    """Give threads for work that holds slots and locks together with this thread.
+    """Yield a pool of threads for work that shares slots and locks with this thread.
 
-    They have ended when the block is left.
+    All threads have ended when the block is left.
     """
     threads = Threads()
     _open.append(threads)
@@ -111,7 +111,7 @@ def pool() -> Iterator[Threads]:
 
 @contextlib.contextmanager
 def limited_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
-    """Give so many threads, and no more, for work of any number of pieces; otherwise as `pool`."""
+    """Yield an executor with at most `workers` threads; otherwise like `pool`."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(max_workers=workers) as threads:
@@ -124,10 +124,10 @@ def limited_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def parallel_map(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """Return the results in order; after all ended, raise the first error with those of other tasks.
+    """Return the results in order. After all tasks ended, raises the first error, joined with the others.
 
-    Each task has a thread of its own, so that tasks may call this again without waiting for each
-    other; how many programs run at once is the executor's matter.
+    Each task has a separate thread, so that tasks may call this function without a deadlock. The executor
+    limits the number of concurrent programs.
     """
     if len(tasks) == 1:
         return [tasks[0]()]
@@ -138,7 +138,7 @@ def parallel_map(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def run_concurrently(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:
-    """Run two functions at once; return both results, or raise the errors as `parallel_map`."""
+    """Run two functions concurrently; return both results, or raise the errors like `parallel_map`."""
     with pool() as threads:
         task = threads.submit(second)
         done = Done(first)
@@ -157,30 +157,30 @@ def _raise_all(tasks: Sequence[Done[Any]]) -> None:
 
 @contextlib.contextmanager
 def interruptible(runner: ProcessRunner) -> Iterator[None]:
-    """End the children at a signal; the workspace is removed as the stack unwinds.
+    """End child processes at a signal; the workspace is removed as the stack unwinds.
 
-    Raises KeyboardInterrupt for whatever is raised once a signal came: it is a consequence.
+    Raises KeyboardInterrupt in place of any exception after a signal, which is a consequence of it.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (signature of a handler)
         heard.append(number)
-        # Raised between any two instructions, it could leave a slot or a lock taken for which
-        # another thread waits. There, the tools that end now make every thread unwind.
+        # An exception between any two instructions could leave a slot or a lock taken for which another
+        # thread waits. With several threads, only the tools are ended, and their errors unwind the threads.
         if is_shared():
             runner.stop()
         else:
             runner.interrupt()
 
-    # No Event, whose lock the handler of a second signal would wait for inside of the first one's.
+    # Not an Event: the handler of a second signal would wait for its lock inside of the first handler.
     heard: list[int] = []
-    # What the parent has ignored, as nohup and the background of a shell do, stays ignored.
+    # Signals that the parent ignores, as nohup and background jobs of a shell do, stay ignored.
     known = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     previous = {number: signal.signal(number, stop) for number in known}
     try:
         with _watched(runner):
             yield
     except Exception as error:
-        # Such as click's Abort, or the failure of a tool that was ended.
+        # For example click's Abort, or the failure of a tool that was ended.
         if heard:
             raise KeyboardInterrupt from error
         raise
@@ -191,10 +191,10 @@ def interruptible(runner: ProcessRunner) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _watched(runner: ProcessRunner) -> Iterator[None]:
-    """End the children from a thread of its own as soon as a signal comes.
+    """End child processes from a separate thread as soon as a signal arrives.
 
-    Python calls a handler between two instructions of the main thread only: a signal that comes
-    just before that thread begins to wait for a child, or a lock, would be heard after the wait.
+    Python runs a handler only between two instructions of the main thread. If a signal arrives just before
+    that thread starts to wait for a child or a lock, the handler would run after the wait.
     """
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
@@ -218,13 +218,13 @@ def _watched(runner: ProcessRunner) -> Iterator[None]:
 _ANNOUNCED = pattern(r"--jobserver-(?:auth|fds)=(.+)")
 _PIPE = pattern(r"(\d+),(\d+)")
 _FIFO = "fifo:"
-# No server writes this as a token: it marks a cell that holds none.
+# No server writes this byte as a token; it marks an empty cell.
 _NO_TOKEN = 0
 _OWN = b"+"
 
 
 class Jobserver(Struct, frozen=True):
-    """Open ends of a jobserver, without blocking; `inherited` are what a child needs to reach it."""
+    """Non-blocking ends of a jobserver; a child needs the `inherited` descriptors to use it."""
 
     read_end: int
     write_end: int
@@ -232,7 +232,7 @@ class Jobserver(Struct, frozen=True):
 
 
 class Announcement(Struct, frozen=True):
-    """What the environment says: whether there is a jobserver, and the server if it is reachable."""
+    """Whether the environment announces a jobserver, and the server if it is reachable."""
 
     is_announced: bool
     server: Jobserver | None = None
@@ -241,8 +241,8 @@ class Announcement(Struct, frozen=True):
 def find_jobserver(environment: Mapping[str, str]) -> Announcement:
     """Return the jobserver of MAKEFLAGS. Must be called before this process opens any file.
 
-    A recipe that make does not know to start another make, for want of `+`, is given descriptors
-    that are closed in it: what this process opened by itself would be taken for the server.
+    If a recipe has no `+` and does not run another make, make closes the announced descriptors. A file that
+    this process opens could then have the same number and be mistaken for the server.
     """
     words = _make_words(environment.get("MAKEFLAGS", ""))
     announced = [match[1] for word in words if (match := _ANNOUNCED.fullmatch(word))]
@@ -253,7 +253,7 @@ def find_jobserver(environment: Mapping[str, str]) -> Announcement:
 
 
 def _make_words(flags: str) -> list[str]:
-    """Return the words of MAKEFLAGS; what follows `--` are variables."""
+    """Return the words of MAKEFLAGS before `--`, after which variables follow."""
     try:
         words = shlex.split(flags)
     except ValueError:
@@ -272,7 +272,7 @@ def _open_server(where: str) -> Jobserver | None:
 
 
 def _is_pipe(read_end: int, write_end: int) -> bool:
-    """Say whether the descriptors are the two ends of one pipe."""
+    """Return whether the descriptors are the two ends of one pipe."""
     import fcntl
 
     ends = [os.fstat(end) for end in (read_end, write_end)]
@@ -286,13 +286,13 @@ def _is_pipe(read_end: int, write_end: int) -> bool:
 
 
 def _reopen(read_end: int, write_end: int) -> Jobserver:
-    """Open the ends anew: O_NONBLOCK on the inherited ones would change them for every client."""
+    """Open the ends again, because O_NONBLOCK on the inherited ones would affect every client."""
     read = os.open(f"/proc/self/fd/{read_end}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     return Jobserver(read, write_end, (read_end, write_end))
 
 
 def _open_fifo(path: str) -> Jobserver | None:
-    # Open for both, so that neither waits for the other.
+    # Open for reading and writing, so that open() does not wait for the other end.
     end = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISFIFO(os.fstat(end).st_mode):
         os.close(end)
@@ -301,10 +301,10 @@ def _open_fifo(path: str) -> Jobserver | None:
 
 
 class JobSlots:
-    """Slots for programs: `jobs` of our own; or one and those of a jobserver, up to `jobs` in all."""
+    """Slots for programs: `jobs` local ones, or one and those of a jobserver, up to `jobs` in total."""
 
     def __init__(self, jobs: int, server: Jobserver | None = None) -> None:
-        """Open the pipe that our own slot lies in, so that who waits is woken by either kind."""
+        """Put the implicit slot into a pipe, so that poll() can wait for it and for the server."""
         self.jobs = jobs
         self._server = server
         self._limit = threading.Semaphore(jobs)
@@ -324,12 +324,12 @@ class JobSlots:
 
     @property
     def inherited(self) -> tuple[int, ...]:
-        """Return the descriptors by which a child reaches the jobserver."""
+        """Return the descriptors that a child needs to use the jobserver."""
         return self._server.inherited if self._server else ()
 
     @contextlib.contextmanager
     def slot(self) -> Iterator[None]:
-        """Hold a slot; wait for one as long as there is none."""
+        """Hold a slot during the block; wait until one is free."""
         with self._limit:
             if self._server is None or self._own is None:
                 yield
@@ -344,10 +344,10 @@ class JobSlots:
                     self._write_back(self._server, cell)
 
     def for_child(self, *, takes_jobserver: bool) -> str:
-        """Return the value of an option that tells a child how many programs it may run at once.
+        """Return the value of an option that limits the concurrent programs of a child.
 
-        Where it is a number, what it counts beyond the child's own slot is held till the end of the
-        build: slots that are there without waiting.
+        If it is a number, the slots beyond the child's own are taken from the jobserver, without waiting, until
+        the end of the build.
         """
         if self._server is None:
             return str(self.jobs)
@@ -359,7 +359,7 @@ class JobSlots:
             return str(1 + self._spare)
 
     def close(self) -> None:
-        """Give back whatever is still held: an interrupted build may hold some."""
+        """Return all slots that are still held, for example after an interrupt."""
         if self._server is None or self._own is None:
             return
         for cell in list(self._cells):
@@ -369,7 +369,7 @@ class JobSlots:
         self._server = self._own = None
 
     def _wait(self, server: Jobserver, own: tuple[int, int]) -> bytearray | None:
-        """Return the cell of a token, or None for our own slot."""
+        """Return the cell of a token, or None for the implicit slot."""
         ends = select.poll()
         ends.register(own[0], select.POLLIN)
         ends.register(server.read_end, select.POLLIN)
@@ -382,7 +382,7 @@ class JobSlots:
                 return cell
 
     def _read_token(self, server: Jobserver) -> bytearray | None:
-        """Read one token into a cell that is known before: no interruption can lose it."""
+        """Read one token into a cell that is registered before, so that an interrupt cannot lose it."""
         cell = bytearray((_NO_TOKEN,))
         with self._lock:
             self._cells.append(cell)
@@ -397,13 +397,13 @@ class JobSlots:
             os.write(server.write_end, cell)
 
     def _forget(self, cell: bytearray) -> None:
-        # Cells are equal by value: list.remove() would take another's.
+        # Not list.remove(), which compares by value and could remove another cell.
         with self._lock:
             self._cells = [other for other in self._cells if other is not cell]
 
 
 def _read(end: int, cell: bytearray) -> bool:
-    """Read one byte if there is one: another client may have been faster."""
+    """Read one byte if there is one; another client may have taken it."""
     try:
         return os.readv(end, [cell]) == 1
     except BlockingIOError:

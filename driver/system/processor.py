@@ -1,4 +1,4 @@
-"""Which processor this machine has, as far as code compiled for it depends on that."""
+"""The identity of this host's processor, for code compiled with -march=native."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CPU_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "flags")
 
 @cache
 def processor_identity() -> str:
-    """Return what the processor is, as far as `-march=native` looks at it."""
+    """Return a hash of the processor properties that `-march=native` depends on. Raises ToolchainError."""
     try:
         first, _, _ = _CPU_INFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")
     except OSError as error:

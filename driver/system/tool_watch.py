@@ -1,4 +1,4 @@
-"""What is known of the files of tools: whether they are replaced while a build runs, and their last version."""
+"""Detect changes of the files of tools during a build, and cache the output of `--version`."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ LIBRARY_PLACES = (
 
 
 class FileIdentity(Struct, frozen=True, eq=False):
-    """A file of a toolchain, by its name and its content; `path` is where it lies here."""
+    """A file of a toolchain, identified by name and content. `path` is its path on this host."""
 
     name: str
     content: str
     path: Path | None = None
 
     def __eq__(self, other: object) -> bool:
-        """Compare name and content: the same file may lie elsewhere on another machine."""
+        """Compare name and content, because the same file may have another path on another host."""
         if not isinstance(other, FileIdentity):
             return NotImplemented
         return self.name == other.name and self.content == other.content
@@ -51,22 +51,22 @@ class FileIdentity(Struct, frozen=True, eq=False):
 
 
 class ToolWatch(Struct):
-    """The files of tools as they were when they were found."""
+    """The stamps of tool files at the time when the tools were found."""
 
     _stamps: dict[str, str] = field(default_factory=dict)
 
     def add(self, files: Iterable[FileIdentity]) -> None:
-        """Remember these files as they are now."""
+        """Record the stamps of these files."""
         self.add_paths(str(file.path) for file in files if file.path is not None)
 
     def add_paths(self, paths: Iterable[str]) -> None:
-        """Remember the files at these places as they are now."""
+        """Record the stamps of the files with these paths."""
         for path in paths:
             if path not in self._stamps:
                 self._stamps[path] = _stamp_at(path)
 
     def check(self) -> None:
-        """Raise CompatibilityError where a tool is not the file any more that was found."""
+        """Raise CompatibilityError if a file of a tool has changed."""
         for path, stamp in self._stamps.items():
             if _stamp_at(path) != stamp:
                 msg = f"{path} was replaced during the build"
@@ -75,7 +75,7 @@ class ToolWatch(Struct):
 
     @contextlib.contextmanager
     def unchanged(self) -> Iterator[None]:
-        """Check when the work is done, and where it fails, which may be a consequence."""
+        """Check at the end of the block, also after an error, which may be a consequence of a change."""
         try:
             yield
         except MlirOffloadError:
@@ -87,9 +87,9 @@ class ToolWatch(Struct):
 def tool_files(
     llvm: LlvmToolchain, cuda: CudaToolkit | None, rocm: RocmInstallation | None = None
 ) -> Iterator[str]:
-    """Yield the programs of a toolchain and the libraries of LLVM's release, without opening any.
+    """Yield the programs of a toolchain and the libraries of its LLVM release, without opening any.
 
-    An upgrade replaces them one by one; the code of clang and mlir-opt lies in the libraries.
+    The libraries contain the code of clang and mlir-opt, and an upgrade replaces files one by one.
     """
     yield from (str(path) for _, path in llvm.tools)
     if cuda is not None:
@@ -111,31 +111,31 @@ def _stamp_at(path: str) -> str:
 
 
 def _content_stamp(status: os.stat_result) -> str:
-    """Return what differs when a file is another one, or was written, but not when it gets a link.
+    """Return a stamp of a file's identity and content, which does not change if it gets a hard link.
 
-    `perf record` makes hard links of the programs that run, and so do sandboxes and backups.
+    `perf record`, sandboxes and backups create hard links of programs.
     """
     return f"{status.st_dev}-{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
 
 
 def file_stamp(status: os.stat_result) -> str:
-    """Return what differs when anything about a file has changed.
+    """Return a stamp that changes with any change of a file.
 
-    The time of the last change of any kind cannot be set back, as that of the content can.
+    It includes st_ctime, which cannot be set back, unlike the modification time.
     """
     return f"{_content_stamp(status)}-{status.st_ctime_ns}"
 
 
 _ELF = b"\x7fELF"
-# What has just been written may be written again within the same tick of the clock.
+# A file that was written within this time may change again without a new time stamp.
 _SETTLED_NS = 2_000_000_000
 
 
 def program_stamp(program: Path) -> str:
-    """Return what differs when a program or a library that it may load is another; empty if unknown.
+    """Return a stamp of a program and the directories of its libraries; empty if it is not reliable.
 
-    An upgrade replaces libraries by files of the same names: the directories change then. What a
-    script runs is unknown, and so is a program that has just been written.
+    An upgrade replaces libraries by files of the same names, which changes their directories. There is no
+    stamp for scripts, whose programs are unknown, and for files that were written recently.
     """
     try:
         with program.open("rb") as stream:
@@ -153,7 +153,7 @@ def program_stamp(program: Path) -> str:
 
 
 def _places(program: Path, library_path: str) -> Iterator[str]:
-    """Yield the directories of a program, and those of libraries."""
+    """Yield the directories of a program and of its libraries."""
     for folder in dict.fromkeys((str(program.parent), os.path.dirname(os.path.realpath(program)))):  # noqa: PTH120
         yield folder
         yield f"{folder}/../lib"
@@ -169,7 +169,7 @@ def _status(place: str) -> os.stat_result | None:
 
 
 def knowing_versions(runner: Runner) -> Runner:
-    """Return a runner that remembers versions of real programs; recorded ones are asked each time."""
+    """Return a runner that caches versions of programs; in tests with recorded programs, `runner` itself."""
     return _KnownVersions(runner) if isinstance(runner, ProcessRunner) else runner
 
 
@@ -177,12 +177,12 @@ class _KnownVersions(Struct, frozen=True):
     runner: Runner
 
     def run(self, command: Command, *, input_text: str | None = None) -> Completed:
-        """Run the command, or return what it printed before: `--version` of an unchanged program."""
+        """Run the command; return the cached output of `--version` of an unchanged program."""
         program, *rest = command.argv
         stamp = program_stamp(Path(program)) if rest == ["--version"] else ""
         if not stamp:
             return self.runner.run(command, input_text=input_text)
-        # One file for each program, its first line the stamp: no call waits for a reader of JSON.
+        # One text file per program, with the stamp in its first line, because importing json takes time.
         file, head = _file(program), f"{program} {stamp}\n"
         with contextlib.suppress(OSError, ValueError):
             known = file.read_text(encoding="utf-8")
@@ -196,5 +196,5 @@ class _KnownVersions(Struct, frozen=True):
 
 
 def _file(program: str) -> Path:
-    # A name that is too long for a file is not kept.
+    # If the name is too long for a file, the output is not cached.
     return user_cache(os.environ) / "versions" / program.replace("/", "!")

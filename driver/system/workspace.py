@@ -1,8 +1,8 @@
-"""Where intermediate files live, and how results come to their place: whole or not at all.
+"""Manage temporary files and directories, and write outputs atomically.
 
-Temporary files and directories are each held by a lock of the kernel (flock), which ends with its process. So what
-has no holder was left by a process that is gone, and may be taken over or removed. Directories name the boot of the
-machine that made them: what another machine left where both see it is for that one to remove.
+Each temporary file or directory is locked (flock) by its process, and the kernel releases the lock when the
+process ends. An unlocked one was left by a process that no longer exists, and may be removed. The names of
+directories contain the boot ID of the host: on a shared file system, each host removes only its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mlir_offload.toolchain.errors import InputOutputError
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _BOOT_DIGITS = 8
-# A name of 255 bytes, the most of all file systems, leaves no space for what is added.
+# Most file systems limit names to 255 bytes; the rest is for prefix and suffix.
 _LONGEST_NAME_BYTES = 220
 _RANDOM_BYTES = 6
 _ENDING = ".tmp"
@@ -36,7 +36,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Lock(Enum):
-    """Who holds a file; unknown where the file system has no locks."""
+    """The holder of a lock; unknown if the file system does not support locks."""
 
     OURS = 1
     ANOTHERS = 2
@@ -44,7 +44,7 @@ class _Lock(Enum):
 
 
 class LockedFile(Struct, frozen=True):
-    """A new file next to an output, and its open descriptor: what is written goes through that."""
+    """A new file in the directory of an output, and its descriptor, through which it is written."""
 
     path: Path
     descriptor: int
@@ -52,22 +52,21 @@ class LockedFile(Struct, frozen=True):
 
 @contextlib.contextmanager
 def locked_temporary_file(output: Path) -> Iterator[LockedFile]:
-    """Yield an empty file next to an output, to be renamed to it; what is left of it is removed.
+    """Yield an empty file in the directory of an output, to be renamed to it; otherwise it is removed.
 
-    Its name is random, and what killed processes left for the same output goes. Raises OSError where
-    it cannot be made.
+    Its name is random. Files that killed processes left for the same output are removed. Raises OSError.
     """
     prefix = f".{os.fsdecode(os.fsencode(output.name)[:_LONGEST_NAME_BYTES])}.mo-"
     _sweep_files(output.parent, prefix)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     is_locked = False
     while not is_locked:
-        # The name is known before there is a file: a signal may come behind any instruction.
+        # The path is assigned before the file exists: a signal may arrive after any instruction.
         path, descriptor = output.parent / f"{prefix}{_random_word()}{_ENDING}", _NONE
         is_anothers = False
         try:
             descriptor = os.open(path, flags, 0o666)
-            # Before it was held, another process may have taken it for a file that is left.
+            # Another process may have removed the file as stale before it was locked.
             is_locked = _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path)
             if is_locked:
                 yield LockedFile(path, descriptor)
@@ -80,7 +79,7 @@ def locked_temporary_file(output: Path) -> Iterator[LockedFile]:
 
 
 def _discard(path: Path, descriptor: int) -> None:
-    """Remove a file unless it was renamed: its name may be another process's by now."""
+    """Remove a file unless it was renamed; then its name may belong to another process."""
     if descriptor == _NONE or _is_at(descriptor, path):
         path.unlink(missing_ok=True)
     if descriptor != _NONE:
@@ -88,12 +87,12 @@ def _discard(path: Path, descriptor: int) -> None:
 
 
 def _random_word() -> str:
-    # The module `secrets` would load hashing before the first program starts.
+    # Not `secrets`, which would import hashing modules before the first program starts.
     return os.urandom(_RANDOM_BYTES).hex()
 
 
 def _sweep_files(parent: Path, prefix: str) -> None:
-    """Remove the files for one output that no living process holds."""
+    """Remove the temporary files of one output that no process locks."""
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for name in [entry.name for entry in entries if entry.name.startswith(prefix)]:
             if name.endswith(_ENDING):
@@ -105,7 +104,7 @@ def _remove_file_left(place: Path) -> None:
     descriptor = os.open(place, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        # Before we held it, who did may have renamed it to the output.
+        # Before it was locked, its process may have renamed it to the output.
         if is_file and _lock(descriptor) is _Lock.OURS and _is_at(descriptor, place):
             place.unlink()
     finally:
@@ -129,28 +128,28 @@ def _is_at(descriptor: int, place: Path) -> bool:
         return False
 
 
-# The directories of this process that are not removed yet.
+# The directories of this process that have not been removed yet.
 _made: set[Path] = set()
 
 
 @contextlib.contextmanager
 def locked_temporary_directory(parent: Path) -> Iterator[Path]:
-    """Yield a new directory that is removed at the end, with those that killed processes left.
+    """Yield a new directory, removed at the end; directories of killed processes are removed as well.
 
-    Raises OSError where it cannot be made.
+    Raises OSError if it cannot be created.
     """
     prefix = f"mlir-offload-{_boot()}-"
     is_locked = False
     while not is_locked:
-        # The name is known before there is a directory: a signal may come behind any instruction.
+        # The path is assigned before the directory exists: a signal may arrive after any instruction.
         path, descriptor = parent / f"{prefix}{_random_word()}", _NONE
         _made.add(path)
         try:
             path.mkdir(mode=_PRIVATE)
-            # Who removes what is left may be quicker than we open it, or lock it.
+            # Another process may remove the directory as stale before it is opened or locked.
             with contextlib.suppress(FileNotFoundError):
                 descriptor = os.open(path, _DIRECTORY)
-                # Where there are no locks, nobody can take it for a thing that is left.
+                # Without lock support, no process removes directories as stale.
                 is_locked = _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path)
             if is_locked:
                 yield path
@@ -161,14 +160,14 @@ def locked_temporary_directory(parent: Path) -> Iterator[Path]:
 
 
 def remove_directories_left() -> None:
-    """Remove the directories of this process whose context a signal left without its end."""
+    """Remove directories of this process whose context was not closed because of a signal."""
     for path in list(_made):
         remove_tree(path)
         _made.discard(path)
 
 
 def remove_tree(path: str | Path) -> None:
-    """Remove a directory of ours with all that can be removed. `shutil` loads every compression to do it."""
+    """Remove a directory tree, ignoring errors. Importing `shutil` would load all compression modules."""
     with contextlib.suppress(OSError), os.scandir(path) as entries:
         for entry in list(entries):
             if entry.is_dir(follow_symlinks=False):
@@ -184,7 +183,7 @@ def _remove_directory(path: Path, descriptor: int) -> None:
     try:
         remove_tree(path)
     finally:
-        # A signal may have ended the first attempt.
+        # A signal may have interrupted the first attempt.
         if path.exists():
             remove_tree(path)
         if descriptor != _NONE:
@@ -192,7 +191,7 @@ def _remove_directory(path: Path, descriptor: int) -> None:
 
 
 def _sweep(parent: Path, prefix: str) -> None:
-    """Remove the directories of this machine that no living process holds."""
+    """Remove the temporary directories of this host that no process locks."""
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for name in [entry.name for entry in entries if entry.name.startswith(prefix)]:
             with contextlib.suppress(OSError):
@@ -210,7 +209,7 @@ def _remove_left(path: Path) -> None:
 
 @cache
 def _boot() -> str:
-    """Return what names this run of this machine; containers of one kernel share its locks too."""
+    """Return the boot ID of the host; containers of one kernel share it, and its locks."""
     try:
         return _BOOT.read_text(encoding="ascii").replace("-", "")[:_BOOT_DIGITS]
     except OSError:
@@ -219,10 +218,10 @@ def _boot() -> str:
 
 @contextlib.contextmanager
 def open_workspace(save_to: Path | None = None, *, parent: Path | None = None) -> Iterator[Path]:
-    """Yield a directory for intermediate files, removed at the end unless `save_to` names it.
+    """Yield a directory for intermediate files, removed at the end unless it is `save_to`.
 
-    It lies below `parent`, by default where TMPDIR says; what killed processes left there goes too.
-    Raises InputOutputError where it cannot be made.
+    It is in `parent`, by default in TMPDIR; directories that killed processes left there are removed.
+    Raises InputOutputError if it cannot be created.
     """
     if save_to is not None:
         make_directory(save_to)
@@ -241,7 +240,7 @@ def open_workspace(save_to: Path | None = None, *, parent: Path | None = None) -
 
 
 def temporary_directory() -> Path:
-    """Return where TMPDIR says that temporary files lie, or where Python finds a place for them."""
+    """Return the directory for temporary files: that of TMPDIR, or Python's default."""
     named = next(filter(None, map(os.environ.get, ("TMPDIR", "TEMP", "TMP"))), "/tmp")  # noqa: S108
     if (
         named.startswith("/")
@@ -249,14 +248,14 @@ def temporary_directory() -> Path:
         and os.access(named, os.R_OK | os.W_OK | os.X_OK)
     ):
         return Path(named)
-    # Loads more than all else of this module, and looks at places that most machines need not.
+    # Imported only if needed: it takes longer than the other imports of this module together.
     import tempfile
 
     return Path(tempfile.gettempdir())
 
 
 def make_directory(path: Path) -> None:
-    """Make the directory and its parents. Raises InputOutputError where that fails."""
+    """Create the directory and its parents. Raises InputOutputError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -265,13 +264,13 @@ def make_directory(path: Path) -> None:
 
 
 def check_output(output: Path) -> None:
-    """Raise InputOutputError early where `output` cannot become a file."""
+    """Raise InputOutputError early if `output` cannot be written."""
     if output.is_dir():
         msg = f"cannot write {output}: it is a directory"
         raise InputOutputError(msg, hint=f"name a file, for example -o {output / 'a.out'}")
     parent = output.parent
     if output.exists() and not output.is_file():
-        # A device such as /dev/null takes the bytes; its directory need not be ours to write.
+        # A device such as /dev/null is written directly; its directory need not be writable.
         if not os.access(output, os.W_OK):
             msg = f"cannot write {output}: permission denied"
             raise InputOutputError(msg, hint="choose another place with -o")
@@ -285,13 +284,13 @@ def check_output(output: Path) -> None:
 
 
 def publish(made: Path, output: Path) -> None:
-    """Bring the finished file `made` to `output` in one rename, so that nobody sees a part of it.
+    """Write the finished file `made` to `output` with one rename, so that it is never seen incomplete.
 
-    An output that is there keeps its mode. Raises InputOutputError where the disk is full or
-    read-only; nothing is left behind then.
+    An existing output keeps its mode. Raises InputOutputError, for example if the disk is full; then no
+    temporary file is left.
     """
     if not output.parent.is_dir() or (output.exists() and not output.is_file()):
-        # A device such as /dev/null takes the bytes; there is nothing to rename.
+        # A device such as /dev/null is written directly.
         _copy_into(made, output)
         return
     try:
@@ -308,27 +307,27 @@ def publish(made: Path, output: Path) -> None:
 
 
 def keep_mode(made: Path, output: Path) -> None:
-    """Give a finished file the mode of the output that it is to replace, if there is one."""
+    """Set the mode of a finished file to that of the output that it replaces, if there is one."""
     made.chmod(_mode(output, made.stat().st_mode))
 
 
 def _mode(output: Path, made: int) -> int:
-    """Return the mode of a new output: that of the old one, if there is one; a program can be run."""
+    """Return the mode of a new output: that of the existing one, executable if `made` is."""
     try:
         mode = stat.S_IMODE(output.stat().st_mode) & _PERMISSIONS
     except OSError:
         return stat.S_IMODE(made)
     may_run = made & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-    # Who may read it may run it.
+    # Everyone who may read it may execute it.
     return mode | ((mode & _READABLE) >> 2 if may_run else 0)
 
 
 @contextlib.contextmanager
 def open_output(output: Path) -> Iterator[int]:
-    """Open a file to write `output` into; it gets its name when the block ends without an error.
+    """Yield a descriptor to write `output`; the file is renamed to it at the end, if there is no error.
 
-    `-` is the standard output; a device or a pipe takes the bytes as they come. Raises
-    InputOutputError where it cannot be written; nothing is left behind then.
+    `-` is standard output; a device or a pipe is written directly. Raises InputOutputError; then no
+    temporary file is left.
     """
     if output == _STANDARD_OUTPUT:
         yield sys.stdout.fileno()
@@ -375,21 +374,21 @@ def _copy_into(made: Path, output: Path) -> None:
 
 
 def user_cache(environment: Mapping[str, str]) -> Path:
-    """Return the directory of this user for what can be made again (XDG Base Directory)."""
+    """Return the cache directory of this user (XDG Base Directory)."""
     given = environment.get("XDG_CACHE_HOME", "")
     home = environment.get("HOME", "")
-    # Below a file nothing can be kept, and without a home nothing is.
+    # Without a home directory, a path below a file makes every access fail.
     place = Path(home, ".cache") if home.startswith("/") else Path(os.devnull)
     return (Path(given) if given.startswith("/") else place) / "mlir-offload"
 
 
 def replace_file(file: Path, text: str) -> None:
-    """Write a file of this user in one rename, with the directories above it."""
+    """Write a private file of this user atomically; create its directories."""
     replace_bytes(file, text.encode())
 
 
 def replace_bytes(file: Path, content: bytes) -> None:
-    """Write a file of this user in one rename, with the directories above it."""
+    """Write a private file of this user atomically; create its directories."""
     file.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     with locked_temporary_file(file) as temporary:
         os.fchmod(temporary.descriptor, _OWN)

@@ -1,4 +1,4 @@
-"""What a build uses: LLVM releases, toolkits, targets, and the identity of them all."""
+"""The tools of a build: LLVM releases, toolkits, targets, and their identity."""
 
 from mlir_offload.toolchain import load_on_use
 

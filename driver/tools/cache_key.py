@@ -1,7 +1,7 @@
-"""The key of a whole call behind ccache: all that decides about its output besides its own words.
+"""The cache key of a complete invocation under ccache, for everything that ccache does not hash.
 
-ccache hashes the command line and the source. `--print-cache-key` prints the rest; a call behind ccache
-refuses to make what would be stored under another key.
+ccache hashes the command line and the source. `--print-cache-key` prints a hash of the rest. Under ccache,
+the driver rejects an invocation whose result would be stored under another key.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from mlir_offload.translate.target_attribute import libraries_in_source
 
 PRINT = "--print-cache-key"
 _DIGITS = 32
-# ccache sets it for the compiler that it runs.
+# ccache sets CCACHE_DISABLE for the compiler that it runs.
 _UNDER_CCACHE, _CHECK = "CCACHE_DISABLE", "CCACHE_COMPILERCHECK"
 _WHOLE_CALL = ("-x", "cpp-output")
-# The identity of the tools tells what they name.
+# These variables name tools, whose identity is in the key.
 _TOOL_PLACES = frozenset(
     ("CUDA_HOME", "CUDA_PATH", "MLIR_OFFLOAD_FOR_CLANG", "MLIR_OFFLOAD_LLVM", "ROCM_PATH")
 )
 
 
 def show_cache_key(arguments: Sequence[str], runner: Runner) -> int:
-    """Print the key for calls with these options. Raises UsageError if an input is named."""
+    """Print the key for invocations with these options. Raises UsageError for an input."""
     options = read_arguments([word for word in arguments if word != PRINT])
     if options.inputs:
         msg = f"{PRINT} takes the options of the call and no input: {options.inputs[0]}"
@@ -52,9 +52,10 @@ def show_cache_key(arguments: Sequence[str], runner: Runner) -> int:
 def check_cache_key(
     options: CompileOptions, environment: Mapping[str, str], runner: Runner
 ) -> None:
-    """Refuse a whole call behind ccache that would be stored under a key that lacks something.
+    """Check that the result of a complete invocation under ccache will be stored under the right key.
 
-    Raises CompatibilityError for another key, UsageError for a source that reads more than ccache sees.
+    Raises CompatibilityError for another key, UsageError for a source that reads files which ccache does not
+    hash.
     """
     if _WHOLE_CALL not in options.spelled or not environment.get(_UNDER_CCACHE):
         return
@@ -82,7 +83,7 @@ def _check_source(source: Path) -> None:
 
 
 def _counts(name: str) -> bool:
-    """Return whether an option decides what comes out."""
+    """Return whether an option affects the output."""
     found = COMPILER.find(name)
     return found is None or found[0].in_key
 

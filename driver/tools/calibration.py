@@ -1,4 +1,4 @@
-"""Ask the tools of a build of LLVM for the rows that no table has, once, and remember what they said."""
+"""Learn the table rows of an unknown LLVM build by probing its tools, once, and cache them."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ _PROBES = (
 
 
 def nearest_release(major: int) -> int:
-    """Return the measured release whose rows a build is held against: the newest that is not newer."""
+    """Return the measured release to compare a build with: the newest that is not newer than it."""
     measured = load_llvm_table().measured
     return max((one for one in measured if one <= major), default=measured[0])
 
 
 def base_release(major: int) -> int:
-    """Return the release whose rows count where tools do not tell: that of the number, else the nearest one."""
+    """Return the release whose rows apply if probes fail: that of the same number, else the nearest one."""
     majors = load_table("mlir_offload.offload", "offload_abi")["majors"]
     return major if majors["first"] <= major <= majors["last"] else nearest_release(major)
 
@@ -85,21 +85,21 @@ def calibrate(
     lowers: bool,
     sources: Iterable[Path] = (),
 ) -> None:
-    """Learn what compiles, lowers and links for the kinds, as far as the programs for it are there.
+    """Learn how the build compiles, lowers and links for the kinds, as far as its programs are installed.
 
-    Of parts of the recipe that few programs need, those are tried that the sources may need. Raises
-    CompatibilityError where the build lowers the smallest program wrongly.
+    Micro programs for rare features are tested only if the sources may need them. Raises CompatibilityError
+    if the build miscompiles the smallest program.
     """
     uses = {Family.NVPTX: uses_cuda(kinds), Family.AMDGPU: uses_rocm(kinds)}
     device = {family for family, is_used in uses.items() if is_used}
     families = {Family.ABI, *device} if llvm.has("clang") else set[Family]()
     passes = {Family.RECIPE} if lowers and llvm.can_lower else set[Family]()
-    # Objects take the answers to where they are linked.
+    # Learned rows are embedded in objects, and used by the link.
     links = {Family.LINKS} if families and llvm.has("clang-linker-wrapper") else set[Family]()
     programs = program_families(llvm, kinds) if passes else []
     needed = needed_parts(map(_content, sources), kinds) if programs else frozenset()
     parts = {family for family in PART_PROGRAMS if PROGRAM_ROWS[family] in needed}
-    # Too long for a build: `learn` asks for it, and what it found is used.
+    # These probes take too long for a build. If `learn` has run them, their cached results are used.
     later = {Family.FORMS, *(PART_PROGRAMS if passes else ())} - parts
     identity = llvm_identity(llvm)
     known = {one for one in later if _remembered(llvm, identity, one) is not None}
@@ -108,7 +108,7 @@ def calibrate(
 
 
 def _content(source: Path) -> bytes:
-    """Return what a source contains; one that cannot be read is complained of where it is compiled."""
+    """Return the content of a source, empty if it is unreadable; its compilation will report the error."""
     try:
         return source.read_bytes()
     except OSError:
@@ -116,7 +116,7 @@ def _content(source: Path) -> bytes:
 
 
 def check_programs(release: LearnedRelease, used: Mapping[Family, bool]) -> None:
-    """Raise CompatibilityError for what is not lowered for a kind in use, or computes something else for any."""
+    """Raise CompatibilityError if a program failed to lower for a kind in use, or any gave a wrong result."""
     rows = {type(row): row for row in release.rows if isinstance(row, ProgramsRow)}
     for family, is_used in used.items():
         row = rows.get(PROGRAM_ROWS[family])
@@ -137,11 +137,10 @@ def learn_toolchain(
     is_quiet: bool = False,
     cuda: Path | None = None,
 ) -> LearnedRelease:
-    """Return what is known of an unmeasured build, asking its tools for what is not known yet.
+    """Return what is known of an unmeasured build, after probing its tools for the families not known yet.
 
-    `cuda` is the root of a CUDA toolkit, for links for NVIDIA GPUs.
-
-    `is_fresh`: they are asked in any case; `is_quiet`: no note says so. What is learned holds in this process from then on.
+    `cuda` is the root of a CUDA toolkit, for links for NVIDIA GPUs. With `is_fresh`, all families are
+    probed; with `is_quiet`, no note is printed. The learned rows apply in this process from then on.
     """
     identity = llvm_identity(llvm)
     known = known_release(llvm.version.major)
@@ -170,10 +169,10 @@ _Answers: TypeAlias = list[tuple[Family, LearnedRelease]]
 def _at_once(
     empty: LearnedRelease, tasks: Sequence[Callable[[], _Answers]]
 ) -> Iterator[tuple[Family, LearnedRelease]]:
-    """Yield what tasks tell that run at the same time.
+    """Yield the answers of tasks that run concurrently.
 
-    A micro program is compiled in this process: what it reports is nothing to the user, and for it each
-    program counts as tried.
+    A micro program is compiled in this process. Its messages are discarded, and for this compilation all
+    micro programs count as passed.
     """
     if not tasks:
         return
@@ -185,7 +184,7 @@ def _at_once(
 
 
 def learned_text(release: LearnedRelease) -> str:
-    """Return one line: which build, how it was learned, and where it differs from the nearest release."""
+    """Return one line: the build, the number of probes, and differences from the nearest release."""
     differences = differing_lists(release)
     compared = f"as LLVM {release.nearest}"
     if differences:
@@ -200,7 +199,7 @@ def learned_text(release: LearnedRelease) -> str:
 
 
 def differing_lists(release: LearnedRelease) -> tuple[str, ...]:
-    """Return the lists of rows in which a build is not as the nearest release."""
+    """Return the lists of rows in which a build differs from the nearest release."""
     return tuple(
         list_of(row).partition(".")[2]
         for row in release.rows
@@ -209,7 +208,7 @@ def differing_lists(release: LearnedRelease) -> tuple[str, ...]:
 
 
 def as_values(row: LearnedRow) -> dict[str, Any]:
-    """Return a row as the tables have it, lists whose order says nothing in one order."""
+    """Return a row as in the tables, with lists sorted if their order has no meaning."""
     values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(row))
     del values["list"]
     return {name: _ordered(value) for name, value in values.items()}
@@ -222,7 +221,7 @@ def _ordered(value: Any) -> Any:
 
 
 def table_values(row: LearnedRow, major: int) -> dict[str, Any]:
-    """Return what the tables as they are shipped say of a release in the list that a row is of."""
+    """Return the row of a release in the shipped tables, from the list of the given row."""
     table, *keys = list_of(row).split(".")
     if isinstance(row, ProgramsRow):
         return {"failed": {}}
@@ -256,7 +255,7 @@ def _ask(
     runner: Runner,
     cuda: Path | None,
 ) -> list[tuple[Family, LearnedRelease]]:
-    """Return what the tools tell of the families of a group."""
+    """Return the rows of the families of a group, from its probes."""
     with tempfile.TemporaryDirectory(prefix="mlir-offload-") as folder:
         base, path = base_release(llvm.version.major), os.environ.get("PATH", "")
         bench = ProbeBench(runner, llvm, Path(folder), base, cuda=cuda, search_path=path)
@@ -269,7 +268,7 @@ def _ask(
 def _ask_together(
     bench: ProbeBench, empty: LearnedRelease, group: tuple[Family, ...]
 ) -> list[tuple[Family, LearnedRelease]]:
-    """Return what one program tells of several GPUs, what else there is to say under the first."""
+    """Return the rows of one program for several GPUs; assumptions and errors are in the first."""
     rows = [PROGRAM_ROWS[family] for family in group]
     found = _learned(bench, empty, group[0], compile_together(rows))
     parts: list[tuple[Family, LearnedRelease]] = []
@@ -282,7 +281,7 @@ def _ask_together(
 def _learned(
     bench: ProbeBench, release: LearnedRelease, family: Family, learners: Learners
 ) -> LearnedRelease:
-    """Return what the parts of a family tell, and why the others do not."""
+    """Return the rows that the probes of a family learn, and why others failed."""
     before = bench.count
     for learn in learners(bench):
         try:
@@ -305,11 +304,11 @@ def _empty(llvm: LlvmToolchain, identity: str) -> LearnedRelease:
 
 
 def llvm_identity(llvm: LlvmToolchain) -> str:
-    """Return the identity of a build of LLVM: equal on all machines that have the same files."""
+    """Return the identity of an LLVM build, which is equal on all hosts with the same files."""
     try:
         lines = "".join(f"{file.name} {file.content}\n" for file in llvm_files(llvm))
     except MlirOffloadError as error:
-        # Nothing tells two builds apart then: each call asks anew.
+        # Without an identity, two builds cannot be distinguished, and each invocation probes again.
         return f"unknown: {error.message}"
     return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
@@ -345,7 +344,7 @@ def _stamp(identity: str) -> str:
 
 @cache
 def _probes_identity() -> str:
-    """Return what tells the probes of this release of ours from those of another."""
+    """Return a hash of the probes' sources, which changes with the release of the driver."""
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for name in _PROBES:

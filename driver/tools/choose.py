@@ -1,4 +1,4 @@
-"""Decide with which tools and for which targets to build, and which tools are loaded once and forked for each use."""
+"""Choose the tools and targets of a build, and the tools that are loaded into fork servers."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.rocm import RocmInstallation
 
 _FORK_FLAGS = ("-O1", "-std=c11", "-w", "-shared", "-fPIC")
+# Names the file for what a program counts, and is read when it is loaded: forks would write one file.
+_PROFILE = "LLVM_PROFILE_FILE"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _NATIVE = "native"
 NO_CUDA = "none"
-"""What represents no toolkit at all, as a value of `--cuda-path=` and CUDA_PATH."""
-# The end of the year 9999: what clang takes.
+"""The value of `--cuda-path=` and CUDA_PATH for no toolkit."""
+# The end of the year 9999, clang's limit.
 _LAST_SECOND = 253402300799
-# Ours, and those that clang reads.
+# Variables of the driver and of clang.
 _DECIDING = (
     "CCC_OVERRIDE_OPTIONS",
     "CPATH",
@@ -67,7 +69,7 @@ _DECIDING = (
 def places_for(
     llvm: str = "", cuda_path: str = "", rocm_path: str = "", *, for_clang: str = ""
 ) -> SearchPlaces:
-    """Return where to look: options first, then the environment, which is read here only."""
+    """Return the search paths: options first, then the environment, which only this function reads."""
     return search_places(
         os.environ,
         sys.path,
@@ -79,15 +81,15 @@ def places_for(
 
 
 def places_of(options: CompileOptions) -> SearchPlaces:
-    """Return where to look for what this command line asks for."""
+    """Return the search paths for a command line."""
     consumer = "" if options.is_for_any_clang else options.for_clang
     return places_for(options.llvm, options.cuda_path, options.rocm_path, for_clang=consumer)
 
 
 def choose_source_time() -> int:
-    """Return the time that represents every time that is written: SOURCE_DATE_EPOCH, else 1.
+    """Return the timestamp to write in outputs: SOURCE_DATE_EPOCH in seconds, by default 1.
 
-    Raises UsageError where the variable contains no time.
+    Raises UsageError for an invalid value.
     """
     text = os.environ.get("SOURCE_DATE_EPOCH", "")
     if not text:
@@ -99,14 +101,14 @@ def choose_source_time() -> int:
 
 
 def build_environment() -> tuple[tuple[str, str], ...]:
-    """Return the variables that are set and that decide what is built, in alphabetical order."""
+    """Return the variables that are set and affect outputs, with their values, sorted by name."""
     return tuple((name, os.environ[name]) for name in _DECIDING if name in os.environ)
 
 
 def choose_slots(options: CompileOptions) -> JobSlots:
-    """Return how many programs may run at once. Must be called before a file is opened.
+    """Return the slots for concurrent programs. Must be called before a file is opened.
 
-    A jobserver that is announced and out of reach allows one: who announced it counts this process.
+    If a jobserver is announced but not reachable, there is one slot: the implicit one of this process.
     """
     found = find_jobserver(os.environ)
     is_lost = found.is_announced and found.server is None
@@ -114,9 +116,9 @@ def choose_slots(options: CompileOptions) -> JobSlots:
 
 
 def choose_release(options: CompileOptions, places: SearchPlaces, runner: Runner) -> LlvmToolchain:
-    """Return the LLVM release that lowers, where there is MLIR to lower, and links.
+    """Return the LLVM release that links, and lowers if an input is MLIR.
 
-    Raises ToolchainError naming what is missing and the package to install.
+    Raises ToolchainError that names what is missing and the package to install.
     """
     roles = {Role.LINK}
     if any(path.suffix in MLIR_SUFFIXES for path in options.inputs):
@@ -129,7 +131,7 @@ def choose_release(options: CompileOptions, places: SearchPlaces, runner: Runner
 
 
 def choose_toolkit(places: SearchPlaces, runner: Runner) -> CudaToolkit:
-    """Return the CUDA toolkit. Raises ToolchainError naming what is missing and its hint."""
+    """Return the CUDA toolkit. Raises ToolchainError with a hint if it is missing or incomplete."""
     try:
         return cuda.choose_cuda(find_cuda(places), places.cuda, cuda.cuda_probe(runner))
     except ToolchainError as error:
@@ -140,7 +142,7 @@ def choose_toolkit(places: SearchPlaces, runner: Runner) -> CudaToolkit:
 def choose_toolkit_for(
     options: CompileOptions, places: SearchPlaces, runner: Runner, *, needed: bool
 ) -> CudaToolkit | None:
-    """Return the CUDA toolkit, or None where there is none and bitcode can be made without."""
+    """Return the CUDA toolkit; None if there is none and the build can emit bitcode without it."""
     if not needed:
         return None
     if places.cuda is not None and places.cuda.value == NO_CUDA:
@@ -158,9 +160,9 @@ def choose_toolkit_for(
 
 
 def choose_rocm_for(places: SearchPlaces, *, needed: bool) -> RocmInstallation | None:
-    """Return the ROCm installation, None where there is none: not every program needs its libraries.
+    """Return the ROCm installation; None if there is none, because not every program needs its libraries.
 
-    Raises ToolchainError where the user named one that is not there.
+    Raises ToolchainError if the user named a directory without one.
     """
     if not needed:
         return None
@@ -170,10 +172,10 @@ def choose_rocm_for(places: SearchPlaces, *, needed: bool) -> RocmInstallation |
 
 
 def choose_targets(names: Sequence[str]) -> tuple[Target, ...]:
-    """Return the targets that `--offload-arch=` names; the GPU here, else the CPU, if it does not.
+    """Return the targets of `--offload-arch=` values, by default the GPU of this host, or the CPU.
 
-    Says what it chose where the user did not. Raises UsageError for an unknown architecture,
-    ToolchainError for `native` without a GPU.
+    A default is noted. Raises UsageError for an unknown architecture, ToolchainError for `native` without a
+    GPU.
     """
     if not names:
         names = _default_archs()
@@ -181,7 +183,7 @@ def choose_targets(names: Sequence[str]) -> tuple[Target, ...]:
     for name in names:
         resolved.extend(_native_archs() if name == _NATIVE else (name,))
     targets = {parse_offload_arch(name) for name in resolved}
-    # The order of the images is not that of the options: equal builds give equal bytes.
+    # Sorted, so that the order of options does not affect the output.
     return tuple(sorted(targets, key=lambda target: (target.kind, target.triple, target.arch)))
 
 
@@ -220,14 +222,14 @@ def _native_archs() -> tuple[str, ...]:
 
 
 def print_of_clang(asked: Sequence[str], others: Sequence[str], runner: ProcessRunner) -> int:
-    """Have the clang that would compile print what it is asked for; return its exit status."""
+    """Let the clang that would compile print the answers to `asked`; return its exit status."""
     options = command_line.read_arguments(others)
     llvm = choose_release(options, places_of(options), runner)
     return runner.run_attached(Command((str(llvm.tool("clang")), *asked)))
 
 
 class FoundTools(Struct, frozen=True):
-    """Where tools were looked for, those found, and the targets that they are for."""
+    """The search paths, the tools found there, and the targets."""
 
     places: SearchPlaces
     releases: Releases
@@ -237,7 +239,7 @@ class FoundTools(Struct, frozen=True):
 
 
 def find_step_tools(options: CompileOptions, runner: Runner) -> FoundTools:
-    """Find the tools for the targets of a step. Raises ToolchainError where one is missing."""
+    """Find the tools for the targets of a step. Raises ToolchainError if one is missing."""
     places = places_of(options)
     releases = choose_releases(options, places, runner, roles=BUILD_ROLES)
     targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
@@ -250,8 +252,8 @@ def find_step_tools(options: CompileOptions, runner: Runner) -> FoundTools:
 def load_tools_once(
     runner: ProcessRunner, releases: Releases, workspace: Path, *, is_dry: bool
 ) -> None:
-    """Have the tools that a compilation starts several times forked; nothing changes if that cannot be."""
-    if runner.fork_servers is not None:
+    """Use fork servers for the tools that a compilation starts several times, if that is possible."""
+    if runner.fork_servers is not None or _PROFILE in os.environ:
         return
     library = _fork_library(runner, releases.llvm, workspace, is_dry=is_dry)
     if library is not None:
@@ -259,15 +261,16 @@ def load_tools_once(
 
 
 def _entries(releases: Releases) -> dict[str, tuple[str, int]]:
-    """Return for each tool which one is loaded, and what its forks enter."""
+    """Return, for each tool, the program to load and the entry point of its forks."""
     mlir, llvm = dict(releases.mlir.tools), dict(releases.llvm.tools)
     tools = (mlir.get("mlir-opt"), llvm.get("clang"), mlir.get("mlir-translate"))
     opt, clang, translate = (
         tool if tool and fork_server.can_be_forked(tool) else None for tool in tools
     )
     entries = {str(tool): (str(tool), fork_server.PROGRAM) for tool in (opt, clang) if tool}
-    # Of one installation: programs of two may be different builds of one release.
-    if opt and translate and opt.parent == translate.parent:
+    # Only of one installation: two installations may be different builds of one release. A program that the
+    # user names may have translations that libMLIR does not have.
+    if opt and translate and opt.parent == translate.parent and releases.found is None:
         entries[str(translate)] = (str(opt), fork_server.MLIR_TRANSLATE)
     return entries
 
@@ -275,7 +278,7 @@ def _entries(releases: Releases) -> dict[str, tuple[str, int]]:
 def _fork_library(
     runner: ProcessRunner, llvm: LlvmToolchain, workspace: Path, *, is_dry: bool
 ) -> Path | None:
-    """Return the library; the first call compiles and keeps it. None if that fails, or it may be another's."""
+    """Return the fork server library; the first invocation compiles it. None if that fails or is unsafe."""
     source = fork_server.SOURCE.read_bytes()
     kept = user_cache(os.environ) / "fork-server" / f"{sha256(source).hexdigest()[:32]}.so"
     if not fork_server.can_be_preloaded(kept):
@@ -299,5 +302,5 @@ def _fork_library(
 
 
 def _is_ours(status: os.stat_result) -> bool:
-    """Say whether nobody else can have written the file."""
+    """Return whether only this user can have written the file."""
     return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE

@@ -1,4 +1,4 @@
-"""The families of probes that learn a build of LLVM: what each learns, and which can run at the same time."""
+"""Families of probes that learn an LLVM build: what each learns, and which can run concurrently."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Learners: TypeAlias = Callable[[ProbeBench], Iterator[Callable[[], Learned]]]
 
 
 class Family(StrEnum):
-    """Probes that are run together."""
+    """A set of probes that run together."""
 
     ABI = "offloading ABI"
     NVPTX = "NVIDIA GPUs"
@@ -72,12 +72,12 @@ PROGRAM_ROWS: Mapping[Family, ProgramsRowType] = {
     Family.NVGPU_PROGRAM: NvgpuProgramRow,
     Family.BF16_PROGRAM: Bf16ProgramRow,
 }
-"""The row that each micro program gives."""
+"""The row type of each micro program."""
 GPU_PROGRAMS = (Family.NVPTX_PROGRAM, Family.AMDGPU_PROGRAM, Family.SPIRV_PROGRAM)
 """Families of one program, compiled for several GPUs at once."""
 PART_PROGRAMS = tuple(list(PROGRAM_ROWS)[1 + len(GPU_PROGRAMS) :])
-"""Families of programs for parts of a recipe that few programs need."""
-# Later ones build on what earlier ones found: a link on how images are packaged, a program on both.
+"""Families of programs for rarely used parts of a pass pipeline."""
+# Later waves use rows of earlier ones: links need the containers of images, programs need both.
 _WAVES: tuple[tuple[tuple[Family, ...], ...], ...] = (
     ((Family.ABI,), (Family.NVPTX,), (Family.AMDGPU,), (Family.RECIPE,)),
     ((Family.LINKS,), (Family.FORMS,)),
@@ -86,14 +86,14 @@ _WAVES: tuple[tuple[tuple[Family, ...], ...], ...] = (
 
 
 def waves(families: Collection[Family]) -> Iterator[list[tuple[Family, ...]]]:
-    """Yield what can be asked at the same time: groups of families that are asked one after the other."""
+    """Yield waves of groups. Groups of a wave can run concurrently; families of a group run in order."""
     for wave in _WAVES:
         groups = [tuple(one for one in group if one in families) for group in wave]
         yield [group for group in groups if group]
 
 
 def kind_programs(kinds: Collection[Kind]) -> dict[Family, bool]:
-    """Return the families of the program that every source needs, and whether a kind in use is theirs."""
+    """Return the families of the program that every source needs, and whether a kind in use needs each."""
     return {
         Family.CPU_PROGRAM: uses_processor(kinds),
         Family.NVPTX_PROGRAM: uses_cuda(kinds),
@@ -103,9 +103,9 @@ def kind_programs(kinds: Collection[Kind]) -> dict[Family, bool]:
 
 
 def program_families(llvm: LlvmToolchain, kinds: Collection[Kind]) -> list[Family]:
-    """Return the micro programs that tell whether a build lowers for these kinds, as far as it can compile them.
+    """Return the micro programs that test whether a build lowers for these kinds; none if it cannot compile.
 
-    That of the CPU is always one: only there a result can be looked at.
+    The one for the CPU is always included, because only its result can be checked.
     """
     if not (llvm.can_lower and llvm.can(Role.LINK)):
         return []
@@ -142,7 +142,7 @@ PROBES: Mapping[Family, Learners] = {
     Family.FORMS: learn_forms,
     **{family: try_program(row) for family, row in PROGRAM_ROWS.items()},
 }
-"""What runs the probes of a family: it yields parts, each of which may fail alone."""
+"""The probes of each family: a generator of parts, each of which may fail separately."""
 _LISTS: Mapping[Family, str] = {
     Family.ABI: "offload_abi.offload_kinds",
     Family.NVPTX: "nvptx",
@@ -154,7 +154,7 @@ _LISTS: Mapping[Family, str] = {
 
 
 def has_family(rows: Iterable[LearnedRow], family: Family) -> bool:
-    """Say whether a row is among those of a family."""
+    """Return whether a row belongs to a family."""
     own = PROGRAM_ROWS.get(family)
     if own is not None:
         return any(isinstance(row, own) for row in rows)

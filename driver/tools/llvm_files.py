@@ -1,4 +1,4 @@
-"""The files of a release of LLVM that decide what comes of an input, by their content."""
+"""The files of an LLVM release that affect outputs, with their content identity."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mlir_offload.toolchain.tool import load_llvm_table
 
 @cache
 def llvm_files(llvm: LlvmToolchain) -> tuple[FileIdentity, ...]:
-    """Return the programs that any step depends on, and their libraries.
+    """Return the programs that steps depend on, and their libraries.
 
-    Raises ToolchainError where a library is not found.
+    Raises ToolchainError for a missing library.
     """
     rows = [row.name for row in load_llvm_table().tools if row.role is not None]
     programs = [(name, llvm.tool(name)) for name in rows if llvm.has(name)]
@@ -29,11 +29,11 @@ def llvm_files(llvm: LlvmToolchain) -> tuple[FileIdentity, ...]:
 
 
 def identify_programs(programs: Iterable[tuple[str, Path]]) -> tuple[FileIdentity, ...]:
-    """Return what programs and their libraries are. Raises ToolchainError where a library is not found."""
+    """Return the identities of programs and their libraries. Raises ToolchainError for a missing library."""
     places = [Path(place) for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place]
     return program_identities(programs, places, own_memo())
 
 
 def own_memo() -> Memo:
-    """Return where facts about tools are kept."""
+    """Return the cache of facts about tools."""
     return Memo(user_cache(os.environ) / "tools")

@@ -1,4 +1,4 @@
-"""Try the recipe of an unknown build on small programs, and compare what they print with what is right."""
+"""Test the pass pipelines of an unknown build on small programs, and compare their output."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ ProgramsRowType: TypeAlias = type[ProgramsRow]
 _FOLDER = Path(__file__).parents[1] / "data"
 _EXPECTED = "// prints:"
 LOWERING = "lowering"
-"""The name of a failure that concerns only the kind that the program was compiled for."""
+"""The name of a failure to compile, which concerns only the kind that the program was compiled for."""
 RESULTS = "results"
-"""The name of a failure that concerns every kind: what is lowered computes something else."""
-# By name, since the builds know this folder: only a build of LLVM that no table knows needs it.
+"""The name of a wrong result, which concerns every kind."""
+# Imported by name, because that package imports this one, and only unknown builds need it.
 _BUILD = "mlir_offload.driver.build.subcommand"
-# What makes mlir-opt name the pass that fails.
+# Options with which mlir-opt names the pass that fails.
 _NAMING = ("--mlir-print-ir-after-failure", "--mlir-disable-threading")
 _FAILED_PASS = re.compile(r"IR Dump After (?:\w+ \(([\w-]+)\)|(\w+)) Failed")
 _WRONG = (SourceError, ToolFailedError, VerificationError)
 
 
 class _Program(Struct, frozen=True):
-    """A program, and what it is compiled for; only a program for the CPU runs.
+    """A program and its target; only a program for the CPU runs.
 
-    A source that contains one of the `needles` needs it; every source needs a program without them.
+    A source needs it if it contains one of the `needles`; without any, every source needs it.
     """
 
     name: str
@@ -69,13 +69,13 @@ class _Program(Struct, frozen=True):
 
     @property
     def expected(self) -> list[str]:
-        """Return the numbers that it prints."""
+        """Return the numbers that it must print."""
         lines = self.path.read_text(encoding="utf-8").splitlines()
         return next(line for line in lines if line.startswith(_EXPECTED))[len(_EXPECTED) :].split()
 
 
 _CPU = "host"
-# Every CUDA here has sm_75, and all that are not of 2018 have sm_80. No program needs a device library.
+# Every supported CUDA has sm_75, and all but those of 2018 have sm_80. No program needs a device library.
 _PROGRAMS: Mapping[ProgramsRowType, _Program] = {
     CpuProgramRow: _Program("core", _CPU),
     NvptxProgramRow: _Program("core", "sm_75"),
@@ -95,9 +95,9 @@ def micro_programs() -> tuple[Path, ...]:
 
 
 def needed_parts(sources: Iterable[bytes], kinds: Collection[Kind]) -> frozenset[ProgramsRowType]:
-    """Return the programs for parts of the recipe that sources may need, by words that they contain.
+    """Return the programs for features that sources may use, detected by words in the sources.
 
-    One that is compiled for a GPU is needed only for that kind.
+    A program for a GPU is included only if its kind is in use.
     """
     texts = tuple(sources)
     return frozenset(
@@ -109,12 +109,12 @@ def needed_parts(sources: Iterable[bytes], kinds: Collection[Kind]) -> frozenset
 
 
 def passed_programs() -> tuple[ProgramsRow, ...]:
-    """Return rows in which every program passed, for builds that try one."""
+    """Return rows in which every program passed, for builds that test one."""
     return tuple(row({}) for row in _PROGRAMS)
 
 
 def try_program(row: ProgramsRowType) -> Callable[[ProbeBench], Iterator[Callable[[], Learned]]]:
-    """Return what tries the program of a row: on the CPU it runs too."""
+    """Return the probe that tests the program of a row: it compiles it, and runs it on the CPU."""
     program = _PROGRAMS[row]
 
     def trial(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
@@ -126,7 +126,7 @@ def try_program(row: ProgramsRowType) -> Callable[[ProbeBench], Iterator[Callabl
 def compile_together(
     rows: list[ProgramsRowType],
 ) -> Callable[[ProbeBench], Iterator[Callable[[], Learned]]]:
-    """Return what compiles the program that every source needs for several GPUs at once."""
+    """Return the probe that compiles the program for several GPUs at once."""
 
     def trial(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
         yield lambda: _compile(bench, rows)
@@ -135,7 +135,7 @@ def compile_together(
 
 
 def _compile(bench: ProbeBench, rows: list[ProgramsRowType]) -> Learned:
-    """Compile one program for the GPUs of several rows; if that fails, for each to tell which fails."""
+    """Compile one program for the GPUs of several rows; if that fails, for each to find the failing ones."""
     programs = [_PROGRAMS[row] for row in rows]
     archs = ",".join(program.arch for program in programs)
     reason = _failure(bench, programs[0], archs)
@@ -150,7 +150,7 @@ def _compile(bench: ProbeBench, rows: list[ProgramsRowType]) -> Learned:
 
 
 def _failure(bench: ProbeBench, program: _Program, arch: str) -> str:
-    """Return why a program does not compile, empty if it does. Raises CannotLearnError where it cannot be tried."""
+    """Return why a program does not compile, empty if it does. Raises CannotLearnError if it cannot be tested."""
     output, trial = str(bench.folder / f"{program.name}.o"), _Trial(bench)
     error = trial.build((f"--offload-arch={arch}", "-c", str(program.path), "-o", output))
     if error is None:
@@ -162,14 +162,14 @@ def _failure(bench: ProbeBench, program: _Program, arch: str) -> str:
 
 
 def _run(bench: ProbeBench, program: _Program, row: ProgramsRowType) -> Learned:
-    """Compile, link and run a program on the CPU, and compare what it prints."""
+    """Compile, link and run a program on the CPU, and compare its output."""
     reason = _failure(bench, program, _CPU)
     if reason:
         return Learned([row({LOWERING: reason})])
     made = bench.folder / program.name
     error = _Trial(bench).build((f"{made}.o", "-o", str(made)))
     if error is not None:
-        # What a link needs besides LLVM may be missing; a link of the user's tells more.
+        # Something besides LLVM may be missing for the link; the user's own link will report it.
         reason = f"not linked: {error.message}"
         return Learned([row({})], [f"the result of the micro program {program.name} ({reason})"])
     ran = bench.start(made, ())
@@ -178,7 +178,7 @@ def _run(bench: ProbeBench, program: _Program, row: ProgramsRowType) -> Learned:
 
 
 def _wrong_result(program: _Program, ran: Completed) -> str:
-    """Return in which way what a program did is wrong, empty if it is right."""
+    """Return a description of a wrong result, empty if it is right."""
     if ran.returncode != 0:
         return f"it ends with {describe_status(ran.returncode)} on the CPU"
     expected, printed = program.expected, ran.stdout.split()
@@ -194,18 +194,18 @@ def _wrong_result(program: _Program, ran: Completed) -> str:
 class _Trial(Struct):
     """A build in this process with the tools of a bench, which counts them.
 
-    `failing` is the pass of mlir-opt that failed last, empty if none did.
+    `failing` is the last pass of mlir-opt that failed, empty if none did.
     """
 
     bench: ProbeBench
     failing: str = ""
 
     def build(self, words: tuple[str, ...]) -> MlirOffloadError | None:
-        """Do what a command line asks for; return the error of one that fails."""
+        """Run a command line; return the error if it fails."""
         bench = self.bench
         place = str(bench.llvm.prefix)
         cuda = (f"--cuda-path={bench.cuda}",) if bench.cuda else ()
-        # Results of a cache would tell nothing of the tools.
+        # Cached results would not show whether the tools work.
         own = ("--no-cache", f"--llvm={place}", f"--for-clang={place}", *cuda)
         build: Callable[[tuple[str, ...], Runner], None]
         build = import_module(_BUILD).build_trial
@@ -216,7 +216,7 @@ class _Trial(Struct):
         return None
 
     def run(self, command: Command, *, input_text: str | None = None) -> Completed:
-        """Run a program, not for longer than a probe; learn which pass of an mlir-opt fails."""
+        """Run a program with the time limit of a probe; record the pass at which mlir-opt fails."""
         limited = replace(command, limit_s=PROBE_LIMIT_S)
         if command.argv[1:] == ("--version",):
             return knowing_versions(self.bench.runner).run(limited)

@@ -1,6 +1,6 @@
-"""The releases of LLVM in one build: the one that lowers MLIR, and the one whose clang links.
+"""The LLVM releases of a build: the one that lowers MLIR, and the one whose clang links.
 
-Of builds of LLVM that no table knows rows are learned here. Asking their tools is in `calibration`.
+Rows of LLVM builds that no table knows are learned here; `calibration` probes their tools.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ OWN_PROGRAMS = {
     "mlir-opt": "MLIR_OFFLOAD_MLIR_OPT",
     "mlir-translate": "MLIR_OFFLOAD_MLIR_TRANSLATE",
 }
-"""Programs that lower and that the user may name: each with the variable that names it."""
-# What a build of a project, or a step of it, may need, whatever its inputs.
+"""Programs for lowering that the user may replace, with the variable for each."""
+# The roles that a project build or its steps may need, for any inputs.
 BUILD_ROLES = (Role.LOWER, Role.LINK)
 
 
 def learn_given(environment: Mapping[str, str]) -> None:
-    """Take the rows that the environment gives. Raises VerificationError, InputOutputError."""
+    """Load the rows in the environment. Raises VerificationError, InputOutputError."""
     given = environment.get(LEARNED, "")
     if not given:
         return
@@ -65,12 +65,12 @@ def learn_given(environment: Mapping[str, str]) -> None:
 
 
 def learn_of_objects(objects: Iterable[ObjectContents]) -> None:
-    """Take the rows that objects were compiled by: a build that has them need not be asked again.
+    """Load the learned rows embedded in objects, so that the same build need not be probed again.
 
-    Raises CompatibilityError where two were compiled by builds of one number that differ.
+    Raises CompatibilityError if two objects were compiled by different builds with the same number.
     """
     for item in objects:
-        # Of a release that the tables hold, another build's rows say nothing.
+        # If the tables contain the release, learned rows of another build of it do not apply.
         for release in item.learned:
             if release.major in load_llvm_table().measured:
                 continue
@@ -89,20 +89,20 @@ def learn_llvm(
     lowers: bool = False,
     sources: Iterable[Path] = (),
 ) -> None:
-    """Learn what no table knows of a build, as far as the device kinds and the sources to lower need it."""
+    """Learn rows of a build that no table knows, as far as the device kinds and the sources need them."""
     if not llvm.is_measured:
         calibration.calibrate(llvm, kinds, runner, lowers=lowers, sources=sources)
 
 
 def kinds_of(archs: Iterable[str]) -> frozenset[Kind]:
-    """Return the kinds of the architectures that are named."""
+    """Return the device kinds of architectures, without `native`."""
     return frozenset(parse_offload_arch(arch).kind for arch in archs if arch != _NATIVE)
 
 
 def learn_named(
     release: str, places: SearchPlaces, runner: Runner, environment: Mapping[str, str]
 ) -> None:
-    """Learn a release that is named by its number, where no table knows it and it is installed."""
+    """Learn a release named by number, if no table knows it and it is installed."""
     learn_given(environment)
     if not release.isdecimal() or int(release) in known_majors():
         return
@@ -113,11 +113,11 @@ def learn_named(
 
 
 class Releases(Struct, frozen=True):
-    """Who lowers, whose clang compiles here, and who links: one release, unless two were asked for.
+    """The LLVM releases that lower, compile and link: one, unless the options name two.
 
-    `found` is the installation that lowers, as it was before programs of the user took their place in
-    `mlir`. `llvm` is the linking LLVM where it is installed; where it is not, an object is compiled by
-    the lowering LLVM, and `consumer` alone says for whom.
+    `found` is the installation that lowers, before programs of the user replace some of `mlir`. `llvm` is the
+    linking LLVM if it is installed. Otherwise it is the lowering LLVM, which compiles objects, and only
+    `consumer`, a major version, is that of the linking LLVM.
     """
 
     mlir: LlvmToolchain
@@ -127,21 +127,21 @@ class Releases(Struct, frozen=True):
 
     @property
     def is_one(self) -> bool:
-        """Say whether one installation does all."""
+        """Return whether one installation does everything."""
         return self.mlir == self.llvm and self.consumer == self.llvm.version.major
 
     @property
     def is_consumer_here(self) -> bool:
-        """Say whether the linking LLVM is installed."""
+        """Return whether the linking LLVM is installed."""
         return self.consumer == self.llvm.version.major
 
     def makers(self, cuda: CudaToolkit | None, *, is_assembled: bool = True) -> CodeMakers:
-        """Return who makes device code with these releases."""
+        """Return the releases that generate device code."""
         return CodeMakers(self.mlir.version.major, self.consumer, cuda, is_assembled)
 
     @property
     def environment(self) -> Environment:
-        """Return the variables by which another call of the driver finds the same."""
+        """Return the variables by which another process of the driver finds the same releases."""
         own = (*self._own_programs(), *self._learned())
         mlir = self.found or self.mlir
         if mlir == self.llvm and self.is_consumer_here:
@@ -151,13 +151,13 @@ class Releases(Struct, frozen=True):
         return (("MLIR_OFFLOAD_LLVM", lowers), ("MLIR_OFFLOAD_FOR_CLANG", clang), *own)
 
     def _learned(self) -> Iterator[tuple[str, str]]:
-        """Yield the variable with what was learned of the linking LLVM."""
+        """Yield the variable with the learned rows of the linking LLVM, if there are any."""
         release = known_release(self.consumer)
         if release is not None:
             yield LEARNED, release.text
 
     def _own_programs(self) -> Iterator[tuple[str, str]]:
-        """Yield the variables that name the programs of the user."""
+        """Yield the variables for replacement programs of the user."""
         if self.found is not None:
             for name, variable in OWN_PROGRAMS.items():
                 if self.mlir.tool(name) != dict(self.found.tools).get(name):
@@ -165,9 +165,9 @@ class Releases(Struct, frozen=True):
 
 
 def _place(llvm: LlvmToolchain, name: str) -> str:
-    """Return what names an installation: its folder, or a program whose name tells the release.
+    """Return a path for an installation: its directory, or a program whose name contains the release.
 
-    A link to a program represents the folder that it leads to: where names are plain, that is ours.
+    If the programs have plain names, this is the directory that a symbolic link leads to.
     """
     tool = llvm.tool(name)
     return str(tool.parent if tool.name == name else tool)
@@ -181,12 +181,12 @@ def choose_releases(
     roles: Collection[Role] = (),
     kinds: Collection[Kind] | None = None,
 ) -> Releases:
-    """Return the releases that `--llvm=` and `--for-clang=` name; without the latter, one for all.
+    """Return the releases of `--llvm=` and `--for-clang=`; without the latter, one release for all.
 
-    `roles` are those that are played; by default what the inputs ask for. What no table knows of a release is
-    learned for the `kinds`, by default those that the options name. Programs of the user take
-    the place of those that lower. Raises ToolchainError naming what is missing and the package to
-    install, CompatibilityError for a program of the user of another release.
+    `roles` are the required ones, by default those of the inputs. Unknown builds are probed for the `kinds`,
+    by default those of the options. Programs of the user replace those that lower. Raises ToolchainError
+    that names what is missing and the package to install, CompatibilityError for a program of the user with
+    another release.
     """
     learn_given(os.environ)
     releases = _choose(options, places, runner, roles=roles)
@@ -206,7 +206,7 @@ def _sources(options: CompileOptions) -> list[Path]:
 
 
 def _own_programs(options: CompileOptions) -> dict[str, Path]:
-    """Return the programs of the user that lower: options first, then the environment."""
+    """Return the user's programs for lowering: from options first, then from the environment."""
     given = {"mlir-opt": options.mlir_opt, "mlir-translate": options.mlir_translate}
     named = {name: given[name] or os.environ.get(OWN_PROGRAMS[name], "") for name in given}
     return {name: Path(os.path.abspath(path)) for name, path in named.items() if path}  # noqa: PTH100 (links stay)
@@ -230,10 +230,10 @@ def _with_own(releases: Releases, own: dict[str, Path], runner: Runner) -> Relea
 def _choose(
     options: CompileOptions, places: SearchPlaces, runner: Runner, *, roles: Collection[Role] = ()
 ) -> Releases:
-    """Return the releases that `--llvm=` and `--for-clang=` name; without the latter, one for all.
+    """Return the releases of `--llvm=` and `--for-clang=`; without the latter, one release for all.
 
-    `roles` are those that are played; by default what the inputs ask for. Raises ToolchainError
-    naming what is missing and the package to install.
+    `roles` are the required ones, by default those of the inputs. Raises ToolchainError that names what is
+    missing and the package to install.
     """
     probe = llvm_probe(runner)
     ordered = tuple(roles) or _roles(options)
@@ -264,9 +264,9 @@ def _roles(options: CompileOptions) -> tuple[Role, ...]:
 
 
 def _check_without_consumer(options: CompileOptions, major: int, missing: ToolchainError) -> None:
-    """Refuse what only the clang of the linking LLVM writes: bitcode, and C++ with kernels.
+    """Raise ToolchainError for outputs that need the linking LLVM's clang: bitcode, and C++ with kernels.
 
-    Objects it links whoever compiled them, and LLVM IR in text needs no compiler.
+    Objects of any compiler can be linked, and textual LLVM IR needs no compiler.
     """
     note = unmeasured.unmeasured_note(major)
     if note and known_release(major) is None:
@@ -279,6 +279,6 @@ def _check_without_consumer(options: CompileOptions, major: int, missing: Toolch
     elif options.mode is Mode.LLVM_BITCODE:
         what = "bitcode"
     if what:
-        msg = f"{missing.message}, and {what} for LLVM {major} is made by its own clang"
+        msg = f"{missing.message}; {what} for LLVM {major} requires the clang of that release"
         hint = f"{missing.hint}; or make an object with -c --device-code=object"
         raise ToolchainError(msg, hint=hint)

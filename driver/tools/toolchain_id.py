@@ -1,4 +1,4 @@
-"""The identity of a toolchain: a short name that differs when any of its parts does."""
+"""The identity of a toolchain: a short hash that changes if any of its parts changes."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ _BITCODE = "o[cl]*.bc"
 _PACKAGES = ("driver", "offload", "toolchain", "translate")
 _SOURCES = (".py", ".yaml", ".c", ".h")
 _CLANG_VARIABLES = ("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH")
-# Architectures whose code depends on the processor of the machine that compiles.
+# Architectures whose code depends on the processor of the host that compiles.
 _OF_THIS_MACHINE = frozenset({"host", NATIVE})
 
 
 class ToolchainIdentity(Struct, frozen=True):
-    """All that decides what comes of an input: the files of the tools, our own, and settings."""
+    """Everything that affects outputs: files of tools, sources of the driver, and variables."""
 
     files: tuple[FileIdentity, ...]
 
     def __str__(self) -> str:
-        """Return the short name: 32 hexadecimal digits."""
+        """Return the hash: 32 hexadecimal digits."""
         lines = "".join(f"{file.name} {file.content}\n" for file in self.files)
         return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGITS]
 
@@ -64,10 +64,10 @@ def identify_for(
     rocm: RocmInstallation | None = None,
     march: str = NATIVE,
 ) -> ToolchainIdentity:
-    """Return the identity of what makes images of a kind; None is for host code.
+    """Return the identity of the tools for images of a kind, or for host code if None.
 
-    Images for the CPU are for the processor of this machine, if `march` names no other. Raises
-    ToolchainError where a library of a tool is not found.
+    CPU images are for the processor of this host, unless `march` names another one. Raises ToolchainError
+    if a library of a tool is missing.
     """
     return identify_kinds(() if kind is None else (kind,), releases, cuda, rocm, march)
 
@@ -79,7 +79,7 @@ def identify_kinds(
     rocm: RocmInstallation | None = None,
     march: str = NATIVE,
 ) -> ToolchainIdentity:
-    """Return the identity of what makes images of several kinds, and host code, as above."""
+    """Return the identity of the tools for images of several kinds and host code. Raises ToolchainError."""
     return identify_toolchain(
         releases,
         cuda if uses_cuda(kinds) else None,
@@ -95,10 +95,10 @@ def identify_toolchain(
     *,
     with_processor: bool = False,
 ) -> ToolchainIdentity:
-    """Return the identity of the tools of LLVM, of CUDA and ROCm where given, and of ourselves.
+    """Return the identity of LLVM's tools, of CUDA and ROCm if given, and of this driver.
 
-    `with_processor` adds what this processor is. Raises ToolchainError where a library of a tool
-    is not found.
+    `with_processor` adds the processor of this host. Raises ToolchainError if a library of a tool is
+    missing.
     """
     files = [FileIdentity("mlir-offload", own_identity()), *_release_files(releases)]
     files.extend(_settings())
@@ -112,12 +112,12 @@ def identify_toolchain(
 
 
 def _release_files(releases: Releases) -> Iterable[FileIdentity]:
-    """Return the programs of the linking LLVM; next to them, if it is another, of the one that lowers."""
+    """Yield the programs of the linking LLVM, and of the lowering LLVM if it is another one."""
     yield from llvm_files(releases.llvm)
     if releases.is_one:
         return
     yield FileIdentity("linked by LLVM", str(releases.consumer))
-    # What was learned of a release that is here follows from its files and our own.
+    # Learned rows of an installed release depend only on its files and on the driver.
     release = None if releases.is_consumer_here else known_release(releases.consumer)
     if release is not None:
         rows = hashlib.sha256(release.row_text.encode()).hexdigest()
@@ -128,7 +128,7 @@ def _release_files(releases: Releases) -> Iterable[FileIdentity]:
 
 
 def _settings() -> Iterable[FileIdentity]:
-    """Return the variables that are set and that clang reads on top of its options."""
+    """Yield the variables that are set and that clang reads in addition to its options."""
     for name in _CLANG_VARIABLES:
         if value := os.environ.get(name):
             yield FileIdentity(name, f"sha256:{hashlib.sha256(os.fsencode(value)).hexdigest()}")
@@ -144,15 +144,15 @@ def _cuda_files(cuda: CudaToolkit) -> Iterable[FileIdentity]:
 
 
 def _rocm_files(rocm: RocmInstallation) -> Iterable[FileIdentity]:
-    """Return the device libraries: which there are decides the code object version."""
+    """Return the device libraries; the set of files determines the code object version."""
     files = sorted(rocm.bitcode.glob(_BITCODE)) if rocm.bitcode else []
     return [FileIdentity(file.name, content_identity(file, own_memo()), file) for file in files]
 
 
 @cache
 def own_identity() -> str:
-    """Return the hash of our own sources: our version number says too little."""
-    # In a checkout too the packages lie side by side.
+    """Return a hash of the driver's sources, because its version number does not identify them."""
+    # The packages are in one directory in a checkout as well.
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120 (quick)
     digest = hashlib.sha256()
     for name in own_sources(root):
@@ -162,7 +162,7 @@ def own_identity() -> str:
 
 
 def own_sources(root: str) -> Iterator[str]:
-    """Return the sources of the package in a fixed order, named from the folder that holds it."""
+    """Yield the sources of the package in a fixed order, relative to `root`."""
     for package in _PACKAGES:
         for place, folders, names in os.walk(os.path.join(root, package)):  # noqa: PTH118
             folders[:] = sorted(name for name in folders if name != "__pycache__")
@@ -171,15 +171,15 @@ def own_sources(root: str) -> Iterator[str]:
 
 
 class RememberingRunner(Struct, frozen=True):
-    """Run programs, but know what `--version` of one says from the last time.
+    """Runs programs, and caches the output of `--version`.
 
-    What it says is kept for the content of the program and of its libraries.
+    The cache is keyed by the content of the program and of its libraries.
     """
 
     runner: Runner
 
     def run(self, command: Command, *, input_text: str | None = None) -> Completed:
-        """Run the command, or return what it left before."""
+        """Run the command, or return its cached output."""
         program, *rest = command.argv
         if rest != ["--version"]:
             return self.runner.run(command, input_text=input_text)
@@ -198,14 +198,14 @@ def _stamp(program: Path) -> str:
     try:
         return str(ToolchainIdentity(identify_programs([(program.name, program)])))
     except MlirOffloadError:
-        # It is not a program at all, or lies where nothing is known of it: it is asked each time.
+        # The program or a library cannot be identified, so that its version is not cached.
         return ""
 
 
 def show_toolchain_id(arguments: Sequence[str], runner: Runner) -> int:
-    """Print the identity of the toolchain that the other arguments choose; with -v, its parts.
+    """Print the identity of the toolchain that the other arguments select; with -v, its parts.
 
-    Raises UsageError where an input is named.
+    Raises UsageError for an input.
     """
     options = read_arguments([word for word in arguments if word != "--toolchain-id"])
     if options.inputs:
@@ -221,7 +221,7 @@ def show_toolchain_id(arguments: Sequence[str], runner: Runner) -> int:
 def identify_options(
     options: CompileOptions, runner: Runner, *, uses_processor: bool
 ) -> ToolchainIdentity:
-    """Return the identity of the tools that the options choose."""
+    """Return the identity of the tools that the options select."""
     places = places_of(options)
     releases = choose_releases(options, places, runner, roles=BUILD_ROLES)
     try:
@@ -236,7 +236,7 @@ def identify_options(
 
 
 def check_step_tools(identity: ToolchainIdentity, wanted: str, watch: ToolWatch) -> None:
-    """Watch the files of the tools. Raises CompatibilityError where the build has other tools."""
+    """Watch the files of the tools. Raises CompatibilityError if their identity differs from `wanted`."""
     watch.add(identity.files)
     found = str(identity)
     if wanted and found != wanted:

@@ -1,4 +1,4 @@
-"""What the tools of an unknown build of LLVM write and read, found out by small probes, one family in a module."""
+"""The formats and options of an unknown build of LLVM, found by small probes; one family per module."""
 
 from mlir_offload.toolchain import load_on_use
 

@@ -1,4 +1,4 @@
-"""What clang of a build knows of GPUs: architectures, PTX ISA versions, data layouts, code objects."""
+"""Probe clang's GPU support: architectures, PTX ISA versions, data layouts, code object versions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _LAYOUT = ir_line('target datalayout = "`layout:string`"')
 _CODE_OBJECT = ir_pattern('!"`flag:(``word`_code_object_version`)`", i32 `version:number`00}')
 _UNKNOWN_FEATURE = re.compile(r"'\+ptx(\d+)' is not a recognized feature")
 _VERSION = re.compile(r"^\s*\.version (\d+)\.(\d+)", re.MULTILINE)
-# No release has had more versions than this between two of its own.
+# No release of LLVM has added more PTX ISA versions than this.
 _FURTHER_ISA = 40
 _EMPTY = "void probe(void) {}\n"
 
 
 def learn_nvptx(bench: ProbeBench) -> Learned:
-    """Learn which architectures and PTX ISA versions clang takes, and the data layout."""
+    """Learn the architectures and PTX ISA versions that clang accepts, and the data layout."""
     table = load_nvptx_table()
     isa, layout = _isa_and_layout(bench, {isa for one in table.llvm for isa in one.isa})
     archs = _archs(bench, oldest=table.oldest_isa[0][0])
@@ -38,7 +38,7 @@ def learn_nvptx(bench: ProbeBench) -> Learned:
 
 
 def _archs(bench: ProbeBench, oldest: str) -> tuple[str, ...]:
-    """Return the architectures that clang names when it does not know one; none older than the tables'."""
+    """Return the architectures that clang lists in its error for an unknown one, from `oldest` on."""
     completed = bench.run("clang", ("-cc1", "-triple", _NVPTX, "-target-cpu", "none", "probe.c"))
     _, _, listed = completed.stderr.partition("valid target CPU values are: ")
     names = [name.strip() for name in listed.split("\n")[0].split(",")]
@@ -52,7 +52,7 @@ def _archs(bench: ProbeBench, oldest: str) -> tuple[str, ...]:
 
 
 def _isa_and_layout(bench: ProbeBench, known: Iterable[int]) -> tuple[tuple[int, ...], str]:
-    """Return the PTX ISA versions whose feature clang knows, of those known and newer ones, and the data layout."""
+    """Return the PTX ISA versions that clang accepts, of the `known` and newer ones, and the data layout."""
     listed = sorted(known)
     tried = [*listed, *range(listed[-1] + 1, listed[-1] + _FURTHER_ISA)]
     features = [word for isa in tried for word in ("-target-feature", f"+ptx{isa}")]
@@ -61,14 +61,14 @@ def _isa_and_layout(bench: ProbeBench, known: Iterable[int]) -> tuple[tuple[int,
     completed = bench.run("clang", (*arguments, "probe.c", "-o", "-"))
     unknown = {int(number) for number in _UNKNOWN_FEATURE.findall(completed.stderr)}
     if completed.returncode != 0 or len(unknown) == len(tried):
-        msg = "clang does not tell which PTX ISA versions it knows"
+        msg = "clang does not list its PTX ISA versions"
         raise CannotLearnError(msg)
     layout = _LAYOUT.search(completed.stdout)
     return tuple(isa for isa in tried if isa not in unknown), layout[1] if layout else ""
 
 
 def _oldest_isa(bench: ProbeBench, arch: str) -> int:
-    """Return the PTX ISA version that clang writes by itself, which is the oldest that has the architecture."""
+    """Return the PTX ISA version that clang selects by default: the oldest that supports the architecture."""
     version = _VERSION.search(bench.compile(_NVPTX, ("-target-cpu", arch, "-S"), _EMPTY))
     if version is None:
         msg = f"clang writes no PTX for {arch}"
@@ -77,8 +77,8 @@ def _oldest_isa(bench: ProbeBench, arch: str) -> int:
 
 
 def learn_amdgpu(bench: ProbeBench) -> Learned:
-    """Learn the data layout and the code object version that clang takes by itself."""
-    # The driver chooses the version, not the frontend alone.
+    """Learn the data layout and the default code object version of clang."""
+    # The clang driver, not the frontend, selects the default version.
     target = (f"--target={_AMDGPU}", "-mcpu=gfx900", "-nogpulib")
     text = bench.output("clang", (*target, "-S", "-emit-llvm", "-x", "c", "-", "-o", "-"), _EMPTY)
     layout, version = _LAYOUT.search(text), _CODE_OBJECT.search(text)

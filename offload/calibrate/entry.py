@@ -1,4 +1,4 @@
-"""How clang of a build writes offload entries: their struct, their values, where they lie."""
+"""Probe the offload entries that clang emits: their struct, values and sections."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _GPU_ARGUMENTS = ("-std=c++17", "--offload-new-driver", "-fgpu-rdc", "-emit-llvm
 
 
 class _Entry(Struct, frozen=True):
-    """One entry as text: its symbol without what it is for, and type and value of each member."""
+    """A parsed entry: its symbol prefix, and type and value of each field."""
 
     prefix: str
     members: tuple[tuple[str, str], ...]
@@ -66,22 +66,22 @@ class _Entry(Struct, frozen=True):
 
 
 class _Columns(Struct, frozen=True):
-    """The entries by what they are for, and what each of their members is called."""
+    """The entries by the kernel or variable that they register, and the names of their fields."""
 
     entries: Mapping[str, _Entry]
     names: tuple[str, ...]
 
     def value(self, entry: str, member: str) -> str:
-        """Return the value of a member, `0` where the entries have none of that name."""
+        """Return the value of a field; `0` if the entry or the field does not exist."""
         if member not in self.names or entry not in self.entries:
             return "0"
         return self.entries[entry].members[self.names.index(member)][1]
 
 
 def learn_entries(bench: ProbeBench) -> Learned:
-    """Let clang register kernels and variables of each kind, and read what it wrote.
+    """Compile kernels and variables of each kind with clang, and parse the entries that it emits.
 
-    Raises CannotLearnError where it cannot be asked, ContradictionError for entries that are not understood.
+    Raises CannotLearnError if clang cannot be run, ContradictionError if the entries cannot be parsed.
     """
     texts = dict(_texts(bench))
     hip = _entries(texts["hip"])
@@ -98,7 +98,7 @@ def learn_entries(bench: ProbeBench) -> Learned:
 
 
 def _texts(bench: ProbeBench) -> Iterator[tuple[str, str]]:
-    """Yield the host module of a small program of each kind."""
+    """Yield the host module that clang emits for a small program of each kind."""
     host = "x86_64-unknown-linux-gnu"
     targets = {"openmp": "", "cuda": "nvptx64-nvidia-cuda", "hip": "amdgcn-amd-amdhsa"}
     for kind, target in targets.items():
@@ -120,7 +120,7 @@ def _entry(text: str, kind: str) -> _Entry:
 
 
 def _entries(text: str) -> dict[str, _Entry]:
-    """Return the entries of a module by the variable or kernel that they are for."""
+    """Return the entries of a module by the name of the variable or kernel."""
     found = {}
     for match in _ENTRY.finditer(text):
         symbol = match["symbol"].strip('"')
@@ -130,7 +130,7 @@ def _entries(text: str) -> dict[str, _Entry]:
             prefix = symbol.removesuffix(name)
             found[name] = _Entry(prefix, members, match["section"], int(match["align"]))
     if not found:
-        msg = "clang writes no offload entries that are understood"
+        msg = "clang writes offload entries in an unknown format"
         raise CannotLearnError(msg)
     return found
 
@@ -141,7 +141,7 @@ def _member(text: str) -> tuple[str, str]:
 
 
 def _member_names(entries: Mapping[str, _Entry], base: int) -> tuple[str, ...]:
-    """Return what each member says, identified by its values. Raises ContradictionError for one that is not known."""
+    """Return the name of each field, determined from its values. Raises ContradictionError for an unknown field."""
     types = [type_name for type_name, _ in entries["mo_global"].members]
     near = load_abi(base).entry
     alike = [
@@ -172,7 +172,7 @@ def _types(layout: EntryLayout) -> list[str]:
 
 
 def _told_by(type_name: str, values: Mapping[str, str], expected: str) -> str:
-    """Return the name of a member by its values in all entries; empty where nothing tells it."""
+    """Return the name of a field, determined from its values in all entries; empty if it is ambiguous."""
     if type_name == "ptr":
         return _pointer(values)
     if not all(value.lstrip("-").isdecimal() for value in values.values()):
@@ -201,7 +201,7 @@ def _pointer(values: Mapping[str, str]) -> str:
 
 
 def _constant(number: int, expected: str) -> str:
-    """Return what a number is that all entries of a kind have: zeros may be added by a newer release."""
+    """Return the name of a field with the same value in all entries; a newer release may add zero fields."""
     if number == 0:
         return expected if expected in {"data", "reserved"} else "reserved"
     if expected == "version":
@@ -218,7 +218,7 @@ def _entries_row(
         msg = "clang writes no name for an offload entry"
         raise CannotLearnError(msg)
     types = [type_name for type_name, _ in entry.members]
-    # Clang writes no entries of that kind; where all kinds share a section, it is theirs too.
+    # Clang emits no entries of kind sycl; if all kinds share a section, sycl uses it too.
     is_shared = len(set(sections.values())) == 1
     has_sycl = "sycl" in dict(load_abi(base).kind_codes)
     sycl = {"sycl": entry.section} if is_shared and has_sycl else {}
@@ -244,7 +244,7 @@ def _values_row(columns: _Columns, openmp: Mapping[str, _Entry], base: int) -> E
     flag["normalized"] = int(columns.value("mo_normal", "flags")) & ~flag["texture"]
     link = next((name for name in openmp if "link" in name), "")
     flag["link"] = int(_Columns(openmp, columns.names).value(link, "flags"))
-    # Nothing that clang compiles here makes an entry with that flag: it came with that of constants.
+    # Nothing that clang compiles here has this flag; it was introduced together with that of constants.
     flag["extern"] = near.flag("extern") if flag["constant"] else 0
     managed = _managed_members(columns)
     registered: dict[str, tuple[str, ...]] = {}
@@ -260,14 +260,14 @@ def _values_row(columns: _Columns, openmp: Mapping[str, _Entry], base: int) -> E
 
 
 def _coff_suffix(bench: ProbeBench, section: str) -> str | None:
-    """Return what the name of the section ends with on COFF, None where it is as on ELF."""
+    """Return the suffix of the section name on COFF; None if the name is as on ELF."""
     arguments = ("-aux-triple", "nvptx64-nvidia-cuda", *_GPU_ARGUMENTS, "-x", "cuda")
     text = bench.compile("x86_64-pc-windows-msvc", arguments, _GPU % {"api": "cuda"})
     return _entry(text, "cuda").section.removeprefix(section) or None
 
 
 def _managed_members(columns: _Columns) -> dict[str, str]:
-    """Return which members of the entry of a managed variable hold what."""
+    """Return the fields in the entry of a managed variable, and the meaning of each."""
     is_pointer = columns.value("mo_managed", "address") == "@mo_managed"
     managed = {"address": "auxiliary" if is_pointer else "address"}
     if columns.value("mo_managed", "data") != "0":

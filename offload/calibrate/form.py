@@ -1,4 +1,4 @@
-"""Which images a device link of a build takes: each form is linked, packaged from a file of each ending."""
+"""Probe the image formats that a device link accepts, each packaged from files of every extension."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mlir_offload.toolchain.learned_row import (
 
 _KERNEL = b"mo_kernel\0"
 _OTHER = "other"
-# The name of the section of device code that awaits its link.
+# The section name of device code that is not linked yet.
 _UNLINKED = b"\0.llvm.offloading\0"
 _ENDINGS = ("o", "bc", "cubin", "fatbin", "s", "spv")
 _BITCODE = "bc"
@@ -29,7 +29,7 @@ _EMIT_BITCODE = "-emit-llvm-bc"
 
 
 class _Device(Struct, frozen=True):
-    """A device to link for, a kernel for it, and how clang makes each form of it; `triple` is that of the image."""
+    """A device to link for, a kernel for it, and the flags for each format; `triple` is that of the image."""
 
     kind: str
     triple: str
@@ -47,7 +47,8 @@ _AMDGPU = _Device(
     ((ImageForm.BITCODE, _EMIT_BITCODE), (ImageForm.AMDGPU_OBJECT, "-emit-obj")),
     ("-target-cpu", "gfx900", "-mcode-object-version=4"),
 )
-# Of kind openmp: a link of kind cuda calls fatbinary, which does not tell forms apart. Every CUDA here has sm_75.
+# Kind openmp is used because a link of kind cuda runs fatbinary, which accepts any format. Every supported
+# CUDA has sm_75.
 _NVPTX = _Device(
     "openmp",
     "nvptx64-nvidia-cuda",
@@ -77,7 +78,7 @@ def _spirv(abi: OffloadAbi) -> _Device:
 
 
 def learn_forms(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
-    """Yield what links every form of image for one device; each raises CannotLearnError where none links."""
+    """Yield a function per device that links every image format; it raises CannotLearnError if none links."""
     abi = load_abi(bench.llvm.version.major)
     yield lambda: Learned([HostImagesRow(_linked(bench, _host(bench.host), abi))])
     yield lambda: Learned([AmdgpuImagesRow(_linked(bench, _AMDGPU, abi))])
@@ -96,7 +97,7 @@ def _with_cuda(bench: ProbeBench) -> ProbeBench:
 def _linked(
     bench: ProbeBench, device: _Device, abi: OffloadAbi, *, may_be_none: bool = False
 ) -> dict[str, tuple[str, ...]]:
-    """Return the endings of the files from which each form links."""
+    """Return, for each format that links, the file extensions from which it links."""
     codes = dict(abi.image_kinds_by_ending)
     forms: dict[str, tuple[str, ...]] = {}
     for form, flag in device.forms:
@@ -104,7 +105,7 @@ def _linked(
         if form is ImageForm.BITCODE:
             kinds = {_BITCODE: int(ImageKind.BITCODE)}
         else:
-            # An ending without a number of its own is packaged as the others are.
+            # The packager uses 0 for an extension without an enum value.
             kinds = {ending: codes.get(ending, 0) for ending in (*_ENDINGS, _OTHER)}
         links = {kind: _links(bench, device, abi, content, kind) for kind in set(kinds.values())}
         taken = tuple(ending for ending, kind in kinds.items() if links[kind])
@@ -132,7 +133,7 @@ def _cubin(bench: ProbeBench, device: _Device, form: ImageForm) -> bytes:
 
 
 def _relocatable(bench: ProbeBench, abi: OffloadAbi) -> RelocatableLinkRow:
-    """Return what `-r` makes of device code: older wrappers leave it as it is, in its section."""
+    """Return whether `-r` links device code. Older wrappers leave it unlinked in its section."""
     failing, left = [], []
     has_sycl = "sycl" in dict(abi.kind_codes)
     for device in (_host(bench.host), _AMDGPU, *([_spirv(abi)] if has_sycl else [])):
@@ -150,7 +151,7 @@ def _relocatable(bench: ProbeBench, abi: OffloadAbi) -> RelocatableLinkRow:
 def _links(
     bench: ProbeBench, device: _Device, abi: OffloadAbi, content: bytes, image_kind: int
 ) -> bool:
-    """Return whether a link takes an image: it ends well, and its output has the kernel."""
+    """Return whether the link of an image succeeds and the kernel is in its output."""
     words = ("-shared", "-nostdlib")
     return _KERNEL in _link(bench, device, abi, content, image_kind, words)
 
@@ -163,7 +164,7 @@ def _link(
     image_kind: int,
     flags: tuple[str, ...],
 ) -> bytes:
-    """Return what a link of one image writes, nothing where it fails."""
+    """Return the output of a link of one image; empty if the link fails."""
     strings = ((b"triple", device.triple.encode()), (b"arch", device.arch.encode()))
     code = dict(abi.kind_codes)[device.kind]
     record = ImageRecord(code, image_kind, strings, memory_view(content))

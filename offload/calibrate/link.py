@@ -1,6 +1,6 @@
-"""How a device link of a build chooses what it links: which targets together, and what of static libraries.
+"""Probe which targets a device link groups together, and how it searches static libraries.
 
-The linker wrapper prints the commands that it would run (`--dry-run`); what it hands to each tells.
+With `--dry-run`, the linker wrapper prints the commands that it would run; their inputs show its choice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RULES = (
     TargetGroups("generic", has_target_ids=True),
     TargetGroups(None, has_target_ids=True, into_specific=True),
 )
-# What the wrapper writes of an image for a link, named after the target: host-TRIPLE-ARCH-1a2b3c.o
+# The temporary file of the wrapper for an image, named after the target: host-TRIPLE-ARCH-1a2b3c.o
 _INPUT = r"\S*?-{triple}-([\w:+-]*)-\w{{6}}\.\w+"
 _OWN_ARCH = re.compile(r"--image=[^\" ]*,arch=([^,\" ]*)")
 _CALLER = "void mo_callee(void); void mo_kernel(void) { mo_callee(); }\n"
@@ -54,7 +54,7 @@ def learn_links(bench: ProbeBench) -> Learned:
 
 
 def _own_arch(bench: ProbeBench) -> str:
-    """Return the arch that clang gives its own images for the CPU, which ours are to be linked with."""
+    """Return the arch that clang gives its own CPU images, with which images of this driver must be linked."""
     words = ("-fopenmp", f"-fopenmp-targets={bench.host}", "-c", "host.c", "-o", "host.o", "-###")
     match = _OWN_ARCH.search(bench.run("clang", words).stderr)
     return match[1] if match else ""
@@ -89,7 +89,7 @@ def _dry_run(bench: ProbeBench, files: Sequence[str]) -> str:
 
 
 def _inputs(text: str, triple: str) -> Iterator[tuple[str, ...]]:
-    """Yield the architectures of the images that each device link for a triple gets."""
+    """Yield the architectures of the images in each device link for a triple."""
     pattern = re.compile(_INPUT.format(triple=re.escape(triple)))
     for line in text.splitlines():
         archs = tuple(sorted(_plain(match[1]) for match in pattern.finditer(line)))
@@ -98,7 +98,7 @@ def _inputs(text: str, triple: str) -> Iterator[tuple[str, ...]]:
 
 
 def _target_groups(bench: ProbeBench, abi: OffloadAbi, content: bytes) -> TargetGroups | None:
-    """Return the rule by which the targets of one object are grouped, None where no known one is it."""
+    """Return the rule by which the wrapper groups the targets of an object; None if no known rule applies."""
     host = bench.host
     images = [_image(abi, "hip", _AMDGPU, arch, content) for arch in _HIP_ARCHS]
     images += [_image(abi, "openmp", host, arch, content) for arch in _HOST_ARCHS]
@@ -111,7 +111,7 @@ def _target_groups(bench: ProbeBench, abi: OffloadAbi, content: bytes) -> Target
 
 
 def _grouped(triple: str, archs: Sequence[str], rules: TargetGroups) -> _Groups:
-    """Return what each link gets by a rule; names of files have no colon in some releases."""
+    """Return the groups that a rule makes, with `-` for `:`, as some releases write it in file names."""
     groups = group_targets([(triple, arch) for arch in archs], rules).values()
     return sorted(tuple(sorted(_plain(archs[one]) for one in members)) for members in groups)
 
@@ -121,7 +121,7 @@ def _plain(arch: str) -> str:
 
 
 def _archives(bench: ProbeBench, abi: OffloadAbi, caller: bytes, callee: bytes) -> ArchivesRow:
-    """Return whether the link uses a library that precedes the object which needs its code."""
+    """Return whether the link ignores a library that precedes the object that needs its code."""
     first, member = (
         _embedded(bench, name, [_image(abi, "openmp", bench.host, "", content)])
         for name, content in (("first", caller), ("member", callee))
@@ -138,5 +138,5 @@ def _archives(bench: ProbeBench, abi: OffloadAbi, caller: bytes, callee: bytes) 
 
 
 def _taken(bench: ProbeBench, files: Sequence[str]) -> bool:
-    """Say whether a device link takes both the object and the member of the library."""
+    """Return whether a device link uses both the object and the member of the library."""
     return max(map(len, _inputs(_dry_run(bench, files), bench.host)), default=0) == 2  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""What the packager of a build writes: the container, the numbers of kinds, the order of strings."""
+"""Probe the packager: its container version, offload kind values and string order."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.learned_row import ContainerRow, ImageKindsRow, OffloadKindsRow
 
-# The newer name is first: the older one prints that it is deprecated.
+# The newer name is first, because the older program prints a deprecation warning.
 _PROGRAMS = ("llvm-offload-binary", "clang-offload-packager")
 _KINDS = ("openmp", "cuda", "hip", "sycl")
 _ENDINGS = ("o", "bc", "cubin", "fatbin", "s", "spv")
-# Keys whose order differs with every container of LLVM that a packager had.
+# Keys whose order differs between all LLVM containers that packagers have used.
 _KEYS = ("triple", "arch", "kind", "foo", "zeta", "feature", "mode")
 
 
 def learn_packager(bench: ProbeBench) -> Learned:
-    """Let the packager write one image for each kind and each ending, and read them."""
+    """Package one image for each kind and each file extension, and read the containers."""
     images = _packaged(bench)
     of_kinds, of_endings = images[: len(_KINDS)], images[len(_KINDS) :]
     found = Learned()
@@ -30,7 +30,7 @@ def learn_packager(bench: ProbeBench) -> Learned:
     }
     if "cuda" not in codes or len(set(codes.values())) < len(codes):
         numbers = ", ".join(f"{kind} {code}" for kind, code in codes.items())
-        msg = f"its packager does not tell kinds apart by number: {numbers or 'all are 0'}"
+        msg = f"its packager does not write distinct enum values of kinds: {numbers or 'all are 0'}"
         raise CannotLearnError(msg)
     found.rows.append(OffloadKindsRow(codes))
     kinds = {
@@ -73,7 +73,7 @@ def _learn_order(found: Learned, images: tuple[PackagedImage, ...], base: int) -
         if written_order(given, containers) == written:
             found.rows.append(ContainerRow(reads, containers))
             return
-    # No reader minds it.
+    # No reader depends on the order.
     found.rows.append(ContainerRow(reads, load_abi(base).string_containers))
     order = ", ".join(key.decode() for key in written)
     found.assumed.append(f"order of strings in offload binaries (this one is not known: {order})")

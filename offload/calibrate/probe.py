@@ -1,4 +1,4 @@
-"""Run the programs of one build of LLVM on small inputs, and count how many."""
+"""Run the programs of an LLVM build on small inputs, and record which ones were run."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _CLANG = "clang"
 
 
 class CannotLearnError(MlirOffloadError):
-    """A program is not there, fails, or says nothing of what is asked: the nearest release counts."""
+    """A program is missing, fails, or prints no answer; the rows of the nearest release are used."""
 
 
 class ContradictionError(MlirOffloadError):
-    """What a program writes or reads is known, and this driver does not write it: no release counts."""
+    """A program's format or option is known but not supported by this driver; no release can be used."""
 
 
 class Learned(Struct):
-    """What one family of probes found; `assumed` and `refused` name lists of rows, each with the reason."""
+    """The result of one family of probes; `assumed` and `refused` describe rows, with the reason."""
 
     rows: list[LearnedRow] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
@@ -35,10 +35,10 @@ class Learned(Struct):
 
 
 class ProbeBench(Struct):
-    """The programs, a folder for what they read and write, and the names of those that were run.
+    """The programs, their working directory, and the names of the programs that were run.
 
-    `base` is the release whose rows count where the tools do not tell; `cuda` the root of a CUDA toolkit,
-    `search_path` is PATH, before which a link has the folder of the tools, as ours do.
+    `base` is the release whose rows are used if the tools give no answer. `cuda` is the root of a CUDA
+    toolkit. `search_path` is PATH; the directory of the tools precedes it, as in a real link.
     """
 
     runner: Runner
@@ -55,14 +55,14 @@ class ProbeBench(Struct):
         return len(self.started)
 
     def run(self, name: str, arguments: Sequence[str | Path], text: str = "") -> Completed:
-        """Run a program of the build. Raises CannotLearnError where it is not installed or hangs."""
+        """Run a program of the build. Raises CannotLearnError if it is not installed or times out."""
         if not self.llvm.has(name):
             msg = f"{name} is not installed"
             raise CannotLearnError(msg)
         return self.start(self.llvm.tool(name), arguments, text)
 
     def assemble(self, arguments: Sequence[str]) -> None:
-        """Run ptxas of the CUDA toolkit. Raises CannotLearnError where it fails."""
+        """Run ptxas of the CUDA toolkit. Raises CannotLearnError if it fails."""
         ptxas = Path("bin") / "ptxas"
         completed = self.start((self.cuda or Path()) / ptxas, arguments)
         if completed.returncode != 0:
@@ -77,11 +77,11 @@ class ProbeBench(Struct):
         *,
         environment: Environment = (),
     ) -> Completed:
-        """Run a program, in the folder of the bench. Raises CannotLearnError where it cannot be started or hangs."""
+        """Run a program in the working directory. Raises CannotLearnError if it cannot be started or times out."""
         argv = (str(program), *map(str, arguments))
         self.started.append(program.name)
         path = f"{self.llvm.prefix / 'bin'}{os.pathsep}{self.search_path}"
-        # A dry run leaves the files that its commands would read.
+        # A dry run of the wrapper leaves temporary files, so TMPDIR is the working directory.
         variables = (("PATH", path), ("TMPDIR", str(self.folder)), *environment)
         command = Command(argv, variables, cwd=self.folder, limit_s=PROBE_LIMIT_S)
         try:
@@ -92,7 +92,7 @@ class ProbeBench(Struct):
             raise CannotLearnError(error.message) from error
 
     def output(self, name: str, arguments: Sequence[str | Path], text: str = "") -> str:
-        """Return what a program prints. Raises CannotLearnError where it fails."""
+        """Return the standard output of a program. Raises CannotLearnError if it fails."""
         completed = self.run(name, arguments, text)
         if completed.returncode != 0:
             reason = (completed.stderr.strip().splitlines() or ["no message"])[0]
@@ -101,12 +101,12 @@ class ProbeBench(Struct):
         return completed.stdout
 
     def compile(self, triple: str, arguments: Sequence[str | Path], text: str) -> str:
-        """Return what the frontend of clang prints for a source."""
-        # OpenMP wants a file, whose number it puts into the names of kernels.
+        """Return the standard output of clang's frontend for a source."""
+        # OpenMP requires a file, because clang puts its device and inode numbers into kernel names.
         (self.folder / "probe.c").write_text(text, encoding="utf-8")
         return self.output(_CLANG, ("-cc1", "-triple", triple, *arguments, "probe.c", "-o", "-"))
 
     @property
     def host(self) -> str:
-        """Return the triple of the host, as LLVM's own tools spell it."""
+        """Return the triple of the host, as LLVM's tools spell it."""
         return host_triple()

@@ -1,7 +1,7 @@
-"""What the linker wrapper of a build reads and starts: it prints the module that registers images.
+"""Probe the linker wrapper: the entries that it reads, and the commands that it runs.
 
-It is called as a link calls it, with an image of each kind in a container that this driver writes, but only
-prints what it would run (`--dry-run`).
+A link with an image of each kind, in a container written by this driver, runs it with `--dry-run` and
+`--print-wrapped-module`.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _CALL = ir_line("`indent``result`call `word` @__`kind:cuda|hip`Register`what:wor
 _LIBRARY = "call void @__tgt_register_lib("
 _MODULE = "; ModuleID = "
 _FATBINARY = re.compile(r'"[^"\n]*\bfatbinary"[^\n]* --(image\d?)=')
-# The object that a device link for the host gets, and what is in the link of the host as well.
+# The object in a device link for the CPU; it is in the host link as well.
 _IMAGE = re.compile(rf"\S*[.-]{_HOST}[.-]\S*\.o")
-# What an image contains says nothing to a link that is only printed.
+# The content is arbitrary, because a dry run does not read it.
 _IMAGE_CONTENT = b"image"
 _ARGUMENTS_OF_LINK = (" -L ", " -lm")
 _CALLS = {
@@ -68,9 +68,9 @@ _LIBM = "-lm"
 
 
 def learn_wrapper(bench: ProbeBench, written: Learned) -> Learned:
-    """Hold what clang and the packager write against what the wrapper reads; learn how it is driven.
+    """Compare the entries and containers of clang and the packager with the wrapper; learn its options.
 
-    Raises CannotLearnError where it cannot be asked, ContradictionError where they do not fit together.
+    Raises CannotLearnError if the wrapper cannot be run, ContradictionError if they are inconsistent.
     """
     near = load_abi(bench.base)
     found = Learned()
@@ -95,7 +95,7 @@ def learn_wrapper(bench: ProbeBench, written: Learned) -> Learned:
 
 
 def _option_rows(bench: ProbeBench) -> Iterator[LearnedRow]:
-    """Yield what the options of the wrapper tell of how a link drives it."""
+    """Yield the rows that follow from the options that the wrapper lists."""
     text = bench.output("clang-linker-wrapper", ("--help",))
     jobs = "--wrapper-jobs=" in text
     yield JobsRow("-Wl,--wrapper-jobs={jobs}" if jobs else "", "jobserver" in text)
@@ -123,9 +123,9 @@ def _codes(written: Learned, near: OffloadAbi) -> Mapping[str, int]:
 
 
 def _printed(bench: ProbeBench, near: OffloadAbi, codes: Mapping[str, int]) -> dict[str, str]:
-    """Return what the wrapper prints for each kind: commands, then the module that registers images.
+    """Return the output of the wrapper for each kind: commands, then the module that registers images.
 
-    Raises ContradictionError where an image of a kind is dropped.
+    Raises ContradictionError if the wrapper drops an image.
     """
     binary = b"".join(_container(near, kind, codes) for kind in _DEVICES)
     (bench.folder / "images").write_bytes(binary)
@@ -145,7 +145,7 @@ def _printed(bench: ProbeBench, near: OffloadAbi, codes: Mapping[str, int]) -> d
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the part of the output that is about each kind."""
+    """Yield the part of the output for each kind."""
     commands, *modules = text.split(_MODULE)
     whole = {"cuda": "", "hip": "", "openmp": ""}
     before = commands
@@ -153,7 +153,7 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
         kind = _kind_of(module)
         if kind:
             whole[kind] += before + module
-        # Commands for the next kind follow the module of this one.
+        # The commands for the next kind follow the module of this one.
         before = "\n".join(line for line in module.splitlines() if line.startswith(' "'))
     for kind, part in whole.items():
         if not part:
@@ -179,7 +179,7 @@ def _container(near: OffloadAbi, kind: str, codes: Mapping[str, int]) -> bytes:
 
 
 def _check_entries(kind: str, text: str, entries: EntriesRow, codes: Mapping[str, int]) -> None:
-    """Raise ContradictionError where the wrapper reads other entries than clang writes."""
+    """Raise ContradictionError if the wrapper reads a different entry layout than clang writes."""
     sections = set(_SECTION.findall(text))
     if entries.sections[kind] not in sections:
         read = ", ".join(sorted(sections)) or "no section"
@@ -197,7 +197,7 @@ def _check_entries(kind: str, text: str, entries: EntriesRow, codes: Mapping[str
 
 
 def _with_sycl(entries: EntriesRow, codes: Mapping[str, int]) -> EntriesRow:
-    """Return the row with a section for kind sycl if the packager knows it and all kinds share one."""
+    """Return the row with a section for kind sycl, if the packager has the kind and all kinds share a section."""
     sections = {kind: name for kind, name in entries.sections.items() if kind != "sycl"}
     shared = set(sections.values())
     if "sycl" in codes and len(shared) == 1:
@@ -208,7 +208,7 @@ def _with_sycl(entries: EntriesRow, codes: Mapping[str, int]) -> EntriesRow:
 def _registered(
     values: EntryValuesRow, parts: Mapping[str, str], codes: Mapping[str, int]
 ) -> EntryValuesRow:
-    """Return the row with the entries that are registered, and flags as the wrapper reads them."""
+    """Return the row with the registered entry types, and the flags that the wrapper tests."""
     masks = {
         name: int(bits)
         for text in parts.values()
@@ -229,9 +229,9 @@ def _registered(
 
 
 def _host_libraries(text: str) -> tuple[str, ...]:
-    """Return what a device link for the CPU with -lm needs, by where the wrapper puts the arguments of the link.
+    """Return the libraries for a CPU device link with -lm, depending on the position of the link arguments.
 
-    Behind the image -lm brings libmvec; before it nothing asks for libmvec yet.
+    After the image, -lm also links libmvec. Before it, libmvec is not needed yet and must be named.
     """
     for line in text.splitlines():
         places = [line.find(word) for word in _ARGUMENTS_OF_LINK if word in line]

@@ -1,4 +1,4 @@
-"""Read static libraries: `ar` archives with GNU or BSD names, thin ones too."""
+"""Read static libraries: `ar` archives with GNU or BSD names, including thin archives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_NAME = 1 << 12
 
 
 class ArchiveMember(Struct, frozen=True):
-    """A member: its name, and its content, or the file that holds it where the archive is thin."""
+    """A member: its name and its content; for a thin archive, the path of its file."""
 
     name: str
     content: ByteView | None
@@ -28,14 +28,14 @@ class ArchiveMember(Struct, frozen=True):
 
 
 def is_archive(view: ByteView) -> bool:
-    """Return whether the bytes start as an archive does."""
+    """Return whether the bytes begin with the magic of an archive."""
     return view.head(8) in (ARCHIVE_MAGIC, THIN_MAGIC)
 
 
 def iterate_members(view: ByteView) -> Iterator[ArchiveMember]:
-    """Return the members in their order; those of a thin archive are not opened.
+    """Yield the members in order; those of a thin archive are not opened.
 
-    Raises VerificationError where a header is damaged.
+    Raises VerificationError if a header is corrupt.
     """
     view = view.part(0, view.size, "content", form="archive")
     is_thin = view.head(8) == THIN_MAGIC
@@ -71,12 +71,12 @@ def _read_header(view: ByteView, offset: int) -> tuple[str, int]:
 
 
 def _is_number(text: str) -> bool:
-    """Return whether it is made of the digits 0 to 9; `int` reads neither of ² and ③."""
+    """Return whether the text consists of ASCII digits; `int` raises ValueError for others such as ²."""
     return text.isascii() and text.isdecimal()
 
 
 def _named(view: ByteView, label: str, names: bytes, content: ByteView) -> tuple[str, ByteView]:
-    """Return the name of a member and its content, in front of which BSD puts long names."""
+    """Return the name of a member and its content; BSD stores long names at the start of the content."""
     if label in _TABLES:
         return label, content
     if label.startswith(_BSD_NAME) and _is_number(label[3:]):
@@ -86,7 +86,7 @@ def _named(view: ByteView, label: str, names: bytes, content: ByteView) -> tuple
     if label.startswith("/") and _is_number(label[1:]):
         start = int(label[1:])
         end = names.find(b"/\n", start, start + _LONGEST_NAME)
-        if end < 0:  # Microsoft's tools end a name with a NUL.
+        if end < 0:  # Microsoft's tools terminate a name with NUL.
             end = names.find(b"\0", start, start + _LONGEST_NAME)
         if end < 0:
             raise view.malformed(start, "member name", "it is not in the table of long names")

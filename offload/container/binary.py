@@ -1,7 +1,7 @@
-"""Read offload binaries, LLVM's container of device images, in their versions 1, 2 and 3.
+"""Read offload binaries, LLVM's container of device images, in versions 1, 2 and 3.
 
-What is promised of bytes from strangers: images are not copied; what is decompressed is at most
-`_INFLATION_LIMIT` times the size of all (and 64 KiB); the time is linear in the size.
+For untrusted input: images are not copied, containers inflate to at most `_INFLATION_LIMIT` times the total
+size (plus 64 KiB), and the time is linear in the size.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _FORM = "offload binary"
 _FIRST_VERSION, _LAST_VERSION = 1, 3
 _COMPRESSED_SINCE = 3
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-# No compiler's output is compressed better than this; a bomb is.
+# No compiler output compresses better than this; only decompression bombs do.
 _INFLATION_LIMIT = 256
-# Strings may share bytes, so that their sum may exceed the size of the binary, by little in real ones.
+# Strings may share bytes, so their total size may exceed that of the binary, slightly in practice.
 _TEXT_LIMIT = 8
 _FLOOR = 1 << 16
-# Headers and strings stand at the front: what a first read takes serves most others.
+# Headers and strings are at the start, so the first read contains most of them.
 _WINDOW = 1 << 12
 _TEXT_CHUNK = 1 << 8
 _STRING_COUNT_AT = 16
 
 
 class PackagedImage(Struct, frozen=True, dict=True):
-    """One image as a container holds it; `strings` are the packager's keys in their order.
+    """An image in a container; `strings` are the packager's keys and values in their order.
 
-    `kind` is the offload kind's name, or `kind-N` for a number that no release gives a name.
-    `content` is a view of the image, readable for as long as the file is open; `version` is that of
-    the container, `kind_code` the number of the kind in it.
+    `kind` is the name of the offload kind, or `kind-N` for an unknown enum value. `content` is a view of the
+    image, readable while the file is open. `version` is that of the container, `kind_code` the enum value of
+    the kind.
     """
 
     kind: str
@@ -60,12 +60,12 @@ class PackagedImage(Struct, frozen=True, dict=True):
 
     @cached_property
     def triple(self) -> str:
-        """Return the target triple, empty where none is stored."""
+        """Return the target triple; empty if none is stored."""
         return dict(self.strings).get("triple", "")
 
     @cached_property
     def arch(self) -> str:
-        """Return the architecture, empty where none is stored."""
+        """Return the architecture; empty if none is stored."""
         return dict(self.strings).get("arch", "")
 
     @property
@@ -77,14 +77,13 @@ class PackagedImage(Struct, frozen=True, dict=True):
 def read_binary(view: ByteView) -> tuple[PackagedImage, ...]:
     """Read every image of concatenated containers.
 
-    Raises VerificationError with the offset and the field for anything that is not a container of a
-    known version.
+    Raises VerificationError, with the offset and the field, for anything but a container of a known version.
     """
     return tuple(iterate_binary(view))
 
 
 def iterate_binary(view: ByteView) -> Iterator[PackagedImage]:
-    """Return what `read_binary` returns one by one, so that damage hides only what follows it."""
+    """Yield the images of `read_binary` one by one, so that corruption only hides later images."""
     return _iterate(replace(view, form=_FORM))
 
 
@@ -101,7 +100,7 @@ class _Header(Struct, frozen=True):
 
 
 class _Container(Struct):
-    """One container, its first bytes read already, and how much more may be read from it."""
+    """A container, its first bytes, and how much more may be read from it."""
 
     view: ByteView
     version: int
@@ -111,14 +110,14 @@ class _Container(Struct):
     string_entries_left: int
 
     def read(self, offset: int, size: int, field: str) -> bytes:
-        """Return bytes, from the window where they lie in it."""
+        """Return bytes, from the window if they are in it."""
         self.view.check(offset, size, field)
         if offset + size <= len(self.window):
             return self.window[offset : offset + size]
         return self.view.read(offset, size, field)
 
     def text(self, offset: int, size: int | None, field: str) -> str:
-        """Return the string at an offset, which is read once; without a size it ends at a NUL."""
+        """Return the string at an offset, reading it once; without a size it ends at a NUL."""
         found = self.texts.get((offset, size))
         if found is None:
             raw = (
@@ -127,7 +126,7 @@ class _Container(Struct):
                 else self._sized(offset, size, field)
             )
             self.text_left -= len(raw)
-            # The packager takes any bytes; what is not text is still to be shown.
+            # The packager accepts any bytes; invalid UTF-8 is escaped.
             found = self.texts[offset, size] = raw.decode(errors="backslashreplace")
         return found
 
@@ -154,13 +153,13 @@ class _Container(Struct):
 
     def _check_text(self, offset: int, size: int, field: str) -> None:
         if size > self.text_left:
-            reason = "the strings name the same bytes more often than any real container does"
+            reason = "the strings overlap more than those of any real container"
             raise self.view.malformed(offset, field, reason)
 
 
 def read_container(view: ByteView) -> tuple[list[PackagedImage], int]:
-    """Read the container that a view begins with; return its images and its size. Raises as `read_binary`."""
-    view = replace(view, form=_FORM)
+    """Read the container at the start of a view; return its images and its size. Raises as `read_binary`."""
+    view = view.part(0, view.size, "container", form=_FORM)
     header = _read_header(view)
     if header.inflated_size > _FLOOR + _INFLATION_LIMIT * header.size:
         raise _inflates_too_much(view, header, header.size)
@@ -181,7 +180,7 @@ def _iterate(view: ByteView) -> Iterator[PackagedImage]:
 
 
 def _inflates_too_much(view: ByteView, header: _Header, stored: int) -> VerificationError:
-    reason = f"{header.inflated_size} bytes are more than {stored} stored ones hold"
+    reason = f"{stored} bytes cannot inflate to {header.inflated_size}"
     return view.malformed(HEADER.size, "inflated size", reason)
 
 
@@ -216,7 +215,7 @@ def _read_header(view: ByteView) -> _Header:
         (inflated_size,) = view.unpack(INFLATED_SIZE, HEADER.size, "inflated size")
         least += INFLATED_SIZE.size
     if not least <= size <= view.size or (not inflated_size and size % ALIGNMENT):
-        raise view.malformed(8, "size", f"{size} is not a size of a container here")
+        raise view.malformed(8, "size", f"{size} is not a valid container size")
     if version == 1:
         if last != ENTRY.size:
             raise view.malformed(24, "entry size", f"found {last}, expected {ENTRY.size}")
@@ -225,11 +224,11 @@ def _read_header(view: ByteView) -> _Header:
 
 
 def _inflated(view: ByteView, header: _Header) -> ByteView:
-    """Return the container with all behind its header decompressed; offsets are as in that."""
+    """Return the container with everything after its header decompressed, at unchanged offsets."""
     stored = header.size - header.entries_at
     size = header.inflated_size - header.entries_at
     if header.entries_at < HEADER.size + INFLATED_SIZE.size or stored < 0:
-        raise view.malformed(16, "entries offset", f"{header.entries_at} is not behind the header")
+        raise view.malformed(16, "entries offset", f"{header.entries_at} is not after the header")
     if size < 0:
         reason = f"{header.inflated_size} is less than the header"
         raise view.malformed(HEADER.size, "inflated size", reason)

@@ -1,8 +1,7 @@
 """Read and write the bundles of clang-offload-bundler (`clang/docs/ClangOffloadBundler.rst`).
 
-A bundle holds device images and the host's part, each under a target id. It is binary, binary and
-compressed (from LLVM 18), or text between comments for the types that are text. In an object the
-images lie in sections of their own.
+A bundle contains device images and the host part, each with a target ID. It is binary, compressed binary
+(from LLVM 18), or text between comments for textual file types. In an object, each image has its own section.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from mlir_offload.toolchain.pattern import pattern
 
 MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 COMPRESSED_MAGIC = b"CCOB"
-# The alignment of code objects within a HIP fat binary, and of such binaries within a section.
+# The alignment of code objects in a HIP fat binary, and of fat binaries in a section.
 FAT_BINARY_ALIGN = 4096
 METHODS = {"zlib": 0, "zstd": 1}
 # Version -> magic, version, method, total size (from 2), inflated size, hash.
@@ -44,7 +43,7 @@ _HIP = "hip"
 
 
 class BundledImage(Struct, frozen=True):
-    """One image of a bundle: its target id as it is stored, and its bytes."""
+    """An image of a bundle: its stored target ID, and its content."""
 
     target_id: str
     content: ByteView
@@ -56,14 +55,14 @@ class BundledImage(Struct, frozen=True):
 
     @property
     def triple(self) -> str:
-        """Return the target triple without the environment where that is empty."""
+        """Return the target triple, without the environment if that is empty."""
         return "-".join(self._parts[:4]).rstrip("-")
 
     @property
     def arch(self) -> str:
-        """Return the architecture with its features (`gfx90a:xnack+`), empty where there is none."""
+        """Return the architecture with its features (`gfx90a:xnack+`); empty if there is none."""
         arch = "-".join(self._parts[4:])
-        # LLVM 17 to 20 repeat an id without architecture in its place, and end an unknown one in `-`.
+        # LLVM 17 to 20 repeat an ID without architecture, and append `-` to an unknown one.
         if arch.startswith(f"{self.kind}-"):
             return ""
         return arch if ":" in arch else arch.removesuffix("-")
@@ -72,17 +71,17 @@ class BundledImage(Struct, frozen=True):
     def _parts(self) -> list[str]:
         """Return the components of the triple, always four, and those of the architecture."""
         parts = self.target_id.split("-")[1:]
-        # Up to LLVM 16 the environment may be left out: openmp-amdgcn-amd-amdhsa-gfx906.
+        # Up to LLVM 16, the environment may be absent: openmp-amdgcn-amd-amdhsa-gfx906.
         if len(parts) > 3 and parts[3].startswith(_DEVICE_PREFIXES):  # noqa: PLR2004 (a triple)
             parts.insert(3, "")
         return parts
 
 
 class Bundle(Struct, frozen=True):
-    """One bundle: where it begins in the view that was read, and the bytes that it takes there.
+    """A bundle: its images, its offset in the view, and its size there in bytes.
 
-    `compression` is `zlib`, `zstd` or empty, `version` that of the compressed form (0 for none).
-    `inflated_bytes` are held in memory as long as the images are.
+    `compression` is `zlib`, `zstd` or empty. `version` is that of the compressed format (0 if not
+    compressed). `inflated_bytes` are held in memory as long as the images are.
     """
 
     images: tuple[BundledImage, ...]
@@ -94,16 +93,16 @@ class Bundle(Struct, frozen=True):
 
 
 def is_bundle(view: ByteView) -> bool:
-    """Return whether the bytes start as a bundle does, of any form."""
+    """Return whether the bytes begin with the magic of a bundle, of any format."""
     head = view.head(_TEXT_HEAD_BYTES)
     return head.startswith((MAGIC, COMPRESSED_MAGIC)) or _TEXT_HEAD.match(head) is not None
 
 
 def read_bundles(view: ByteView) -> Iterator[Bundle]:
-    """Read bundles that follow one another, with zeros between, as in the section `.hip_fatbin`.
+    """Read concatenated bundles with zeros in between, as in the section `.hip_fatbin`.
 
-    A compressed bundle is inflated when it is reached. Raises VerificationError with offset and
-    field for what is not a bundle, and where all would inflate to more than `inflation_limit`.
+    A compressed bundle is inflated when it is reached. Raises VerificationError, with offset and field, for
+    anything but a bundle, or if the bundles would inflate to more than `inflation_limit`.
     """
     view = view.part(0, view.size, _FORM, form=_FORM)
     budget = inflation_limit(view.size)
@@ -116,7 +115,7 @@ def read_bundles(view: ByteView) -> Iterator[Bundle]:
 
 
 def hip_images(view: ByteView) -> Iterator[BundledImage]:
-    """Yield the images for AMD GPUs of the bundles in a view, whatever the version of their ABI (`hipv4`)."""
+    """Yield the images for AMD GPUs in the bundles of a view, of any ABI version (`hipv4`)."""
     for bundle in read_bundles(view):
         for image in bundle.images:
             if image.kind.startswith(_HIP):
@@ -124,9 +123,9 @@ def hip_images(view: ByteView) -> Iterator[BundledImage]:
 
 
 def section_image(section: str, content: ByteView) -> BundledImage | None:
-    """Return the image that a section of a bundled object holds, or None for another section.
+    """Return the image in a section of a bundled object; None for another section.
 
-    The host's part of such an object is the object itself; its section is one zero byte.
+    The host part of such an object is the object itself; its section is one zero byte.
     """
     if not section.startswith(_SECTION_PREFIX):
         return None
@@ -134,10 +133,10 @@ def section_image(section: str, content: ByteView) -> BundledImage | None:
 
 
 def serialize_bundle(images: Sequence[BundledImage], *, align: int = 1) -> Iterator[bytes]:
-    """Return what `clang-offload-bundler -bundle-align=` of every release writes, in pieces.
+    """Yield the bundle in pieces, as `clang-offload-bundler -bundle-align=` of every release writes it.
 
-    The images are copied from where they lie, piece by piece. Raises UsageError where two have the
-    same target id, which no reader could tell apart, and for an alignment below 1.
+    The images are copied piece by piece. Raises UsageError if two images have the same target ID, which
+    readers could not distinguish, or if the alignment is below 1.
     """
     header, offsets = _header(images, align)
     yield header
@@ -149,14 +148,14 @@ def serialize_bundle(images: Sequence[BundledImage], *, align: int = 1) -> Itera
 
 
 def bundle_bytes(images: Sequence[BundledImage], *, align: int = 1) -> int:
-    """Return the size of what `serialize_bundle` returns."""
+    """Return the size in bytes of the output of `serialize_bundle`."""
     header, offsets = _header(images, align)
     ends = (offset + image.content.size for image, offset in zip(images, offsets, strict=True))
     return max((len(header), *ends))
 
 
 def _header(images: Sequence[BundledImage], align: int) -> tuple[bytes, list[int]]:
-    """Return the header and where each image goes; even an empty one is aligned."""
+    """Return the header and the offset of each image; an empty image is aligned too."""
     if align < 1:
         msg = f"cannot align images to {align} bytes"
         raise UsageError(msg, hint="name a positive number")
@@ -185,7 +184,7 @@ def _read_bundle(view: ByteView, offset: int, budget: int) -> Bundle:
 
 
 def _read_stored(view: ByteView) -> tuple[tuple[BundledImage, ...], int]:
-    """Return the images of a bundle that is not compressed, and where it ends."""
+    """Return the images of an uncompressed bundle, and its end."""
     head = view.head(_TEXT_HEAD_BYTES)
     if head.startswith(MAGIC):
         return _read_binary(view)
@@ -218,10 +217,10 @@ def _target_id(view: ByteView, offset: int, size: int) -> str:
 
 
 def _checked_end(view: ByteView, images: Sequence[BundledImage], header_end: int) -> int:
-    """Return where the last image ends.
+    """Return the end of the last image.
 
-    Images may not overlap each other or the header: no bundler writes that, and whoever reads all
-    images would read the shared bytes once for each.
+    Raises VerificationError if images overlap each other or the header. No bundler writes that, and reading
+    all images would read the shared bytes once per image.
     """
     end = header_end
     for image in sorted(images, key=lambda image: image.content.start):
@@ -234,7 +233,7 @@ def _checked_end(view: ByteView, images: Sequence[BundledImage], header_end: int
 
 
 def _read_text(view: ByteView) -> Iterator[BundledImage]:
-    """Read images between comments; the bundler puts a line end before each comment."""
+    """Yield images between comments; the bundler writes a newline before each comment."""
     data = view.whole()
     position = 0
     while position < len(data):
@@ -262,7 +261,7 @@ def _read_compressed(view: ByteView, offset: int, budget: int) -> Bundle:
     *sizes, size, digest = view.unpack(layout, offset, "header")[3:]
     total = sizes[0] if sizes else _first_version_end(view, offset + layout.size) - offset
     if not layout.size <= total <= view.size - offset:
-        raise view.malformed(offset + 8, "total size", f"{total} is not a size of a bundle here")
+        raise view.malformed(offset + 8, "total size", f"{total} is not a valid bundle size")
     if size > budget:
         reason = f"{size} bytes are more than the {budget} that this file may still inflate to"
         raise view.malformed(offset + layout.size - 8, "inflated size", reason)
@@ -281,14 +280,14 @@ def _read_compressed(view: ByteView, offset: int, budget: int) -> Bundle:
 
 
 def truncated(digest: bytes) -> int:
-    """Return the part of an MD5 digest that the header of a compressed bundle holds."""
+    """Return the part of an MD5 digest in the header of a compressed bundle."""
     return int.from_bytes(digest[:8], "little")
 
 
 def _first_version_end(view: ByteView, offset: int) -> int:
-    """Return where a compressed bundle of version 1 ends at the latest: its header does not tell.
+    """Return the latest possible end of a compressed bundle of version 1, whose header has no size.
 
-    In a section of several each is aligned, so that the next one starts at such an offset.
+    In a section of several bundles each is aligned, so the next one begins at such an offset.
     """
     first = -(-offset // FAT_BINARY_ALIGN) * FAT_BINARY_ALIGN
     for place in range(first, view.size, FAT_BINARY_ALIGN):

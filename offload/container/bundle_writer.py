@@ -1,4 +1,4 @@
-"""Write bundles as one release of LLVM writes them: HIP fat binaries and compressed bundles."""
+"""Write bundles in the format of an LLVM release: HIP fat binaries and compressed bundles."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def fat_binary_images(
     major: int,
     host_triple: str = "x86_64-unknown-linux-gnu",
 ) -> tuple[BundledImage, ...]:
-    """Return the images of a HIP fat binary as the linker wrapper of a release bundles them.
+    """Return the images of a HIP fat binary in the form that the linker wrapper of a release bundles them.
 
-    They come as pairs of architecture (`gfx90a:xnack+`) and code object. Bundled with the alignment
-    `FAT_BINARY_ALIGN` they are what `__hipRegisterFatBinary` takes. Raises CompatibilityError for a
-    release older than the table.
+    `code_objects` are pairs of architecture (`gfx90a:xnack+`) and code object. Bundled with the alignment
+    `FAT_BINARY_ALIGN`, the images are an argument for `__hipRegisterFatBinary`. Raises CompatibilityError if
+    the table does not contain the release.
     """
     row = _row("fat_binary", major)
     host = BundledImage(row["host"].format(triple=host_triple), memory_view(b""))
@@ -51,7 +51,7 @@ def fat_binary_images(
 
 
 def compressed_version(major: int) -> int:
-    """Return the version of compressed bundles that a release writes; 0 where it has none."""
+    """Return the version of compressed bundles that a release writes; 0 if it does not support them."""
     version: int = _row("compressed", major)["version"]
     return version
 
@@ -64,18 +64,18 @@ def serialize_compressed_bundle(
     method: str = "zstd",
     level: int = _DEFAULT_LEVEL,
 ) -> Iterator[bytes]:
-    """Return a compressed bundle in the form of a release, in pieces.
+    """Yield a compressed bundle in the format of a release, in pieces.
 
-    The images are read once; only what they compress to is held in memory. Sizes and hash are those that the
-    bundler writes; the compressed bytes depend on the library. Raises CompatibilityError where the
-    release has no compressed bundles, or their header no room for the sizes.
+    The images are read once; only the compressed output is held in memory. Sizes and hash are those that the
+    bundler writes; the compressed bytes depend on the library. Raises CompatibilityError if the release does
+    not support compressed bundles, or if the sizes do not fit in their header.
     """
     version = compressed_version(major)
     if not version:
         msg = f"LLVM {major} reads no compressed bundles"
         raise CompatibilityError(msg, hint="write the bundle without compression")
     size = bundle_bytes(images, align=align)
-    # Fails before the work where the header has no room even for the size.
+    # Fails before the work if not even the inflated size fits in the header.
     _header(version, METHODS[method], 0, size, b"")
     digest = hashlib.md5(usedforsecurity=False)
     pieces = _hashed(serialize_bundle(images, align=align), digest.update)

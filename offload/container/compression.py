@@ -1,6 +1,6 @@
-"""Inflate and deflate device images; a claimed size is judged before memory is taken for it.
+"""Inflate and deflate device images; a stored size is checked before memory is allocated for it.
 
-The libraries are imported where they are used: most calls of the compiler need none of them.
+The libraries are imported on use, because most invocations of the compiler need none of them.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from mlir_offload.toolchain.errors import UsageError
 if TYPE_CHECKING:
     import zstandard
 
-# What a reader lets a file inflate to: this many times its size, and never less than the floor.
-# Cubins, code objects and PTX shrink to a half or a tenth, a bundle of one kernel for twenty
-# architectures to a fiftieth. Only images that are nearly all zeros shrink further.
+# The largest inflation ratio that a reader accepts, and the limit for small files. Cubins, code objects and
+# PTX compress to a half or a tenth, a bundle of one kernel for twenty architectures to a fiftieth. Only
+# images that are nearly all zeros compress better.
 LARGEST_RATIO = 256
 LEAST_LIMIT_BYTES = 64 << 20
-# What the formats can reach at most, so that a few bytes cannot claim the floor: LZ4 adds 255 bytes
-# for one, DEFLATE 258 for two bits, and Zstandard 128 KiB for a block of four bytes.
+# The largest ratios that the formats can reach, so that a few bytes cannot claim the limit for small files:
+# LZ4 adds 255 bytes per byte, DEFLATE 258 for two bits, and Zstandard 128 KiB for a block of four bytes.
 _REACHABLE_RATIOS = {"lz4": 255, "zlib": 1032, "zstd": 1 << 15}
 _LEVELS = {"zlib": range(10), "zstd": range(-7, 23)}
-# 1 KiB, the format's least window, and 128 MiB, the largest that readers take unasked.
+# 1 KiB, the format's smallest window, and 128 MiB, the largest that readers accept by default.
 _LEAST_WINDOW_LOG = 10
 _LARGEST_WINDOW_LOG = 27
-# The largest block whose release makes glibc keep as much as that for the next one.
+# The largest block size for which glibc raises its mmap threshold when the block is freed.
 _KEPT_BYTES = (32 << 20) - (1 << 16)
 
 
 def inflation_limit(stored_bytes: int) -> int:
-    """Return how many bytes a file, or a part of one, of that size may inflate to in all."""
+    """Return how many bytes a file of that size, or a part of one, may inflate to in total."""
     return max(LEAST_LIMIT_BYTES, LARGEST_RATIO * stored_bytes)
 
 
 def inflate(method: str, data: bytes, size: int, *, is_padded: bool = False) -> bytes:
     """Return exactly `size` bytes from the stream of a method: `zlib`, `zstd` or `lz4`.
 
-    `is_padded` allows bytes after the stream. Raises ValueError for anything else.
+    `is_padded` allows bytes after the stream. Raises ValueError if the stream is corrupt or has another size.
     """
     limit = min(inflation_limit(len(data)), _REACHABLE_RATIOS[method] * len(data))
     if size > limit:
-        msg = f"{len(data)} bytes cannot stand for {size}; the limit is {limit}"
+        msg = f"{len(data)} bytes cannot inflate to {size}; the limit is {limit}"
         raise ValueError(msg)
     _keep_freed_memory()
     content = _INFLATE[method](data, size, is_padded)
@@ -55,19 +55,19 @@ def inflate(method: str, data: bytes, size: int, *, is_padded: bool = False) -> 
 
 @cache
 def _keep_freed_memory() -> None:
-    """Have the memory of one image used for the next one.
+    """Make glibc reuse the memory of one image for the next one.
 
-    glibc gives large blocks back to the system, and the pages of the next block are zeroed one by one. It keeps
-    blocks up to the size of the largest that was released (mallopt(3), M_MMAP_THRESHOLD): here one that nothing was
-    written to.
+    glibc returns large blocks to the system, and the kernel zeroes the pages of the next block one by one. It
+    keeps blocks up to the size of the largest that was freed (mallopt(3), M_MMAP_THRESHOLD); this one is
+    never written to.
     """
     bytes(_KEPT_BYTES)
 
 
 def deflate(method: str, pieces: Iterable[bytes], size: int, level: int) -> Iterator[bytes]:
-    """Return the stream of `size` bytes that come in pieces, in pieces.
+    """Yield the compressed stream of `size` bytes, which are passed in pieces.
 
-    Raises UsageError for a level that the method has not.
+    Raises UsageError if the method does not have the level.
     """
     levels = _LEVELS[method]
     if level not in levels:
@@ -83,7 +83,7 @@ def deflate(method: str, pieces: Iterable[bytes], size: int, level: int) -> Iter
 def _inflate_zlib(data: bytes, size: int, is_padded: bool) -> bytes:  # noqa: FBT001 (see _INFLATE)
     stream = zlib.decompressobj()
     try:
-        # One byte more than there may be, so that the stream's end is seen. Zero would be no limit.
+        # Ask for one byte more than expected, to detect the end of the stream. Zero would mean no limit.
         content = stream.decompress(data, size + 1)
     except zlib.error as error:
         msg = f"damaged zlib stream: {error}"
@@ -98,7 +98,7 @@ def _inflate_zlib(data: bytes, size: int, is_padded: bool) -> bytes:  # noqa: FB
 
 
 def _inflate_zstd(data: bytes, size: int, is_padded: bool) -> bytes:  # noqa: FBT001 (see _INFLATE)
-    """Inflate one frame; nothing known writes several, and those are refused as bytes that follow."""
+    """Inflate one frame. No known tool writes several; further frames are rejected as trailing bytes."""
     import zstandard
 
     try:
@@ -106,7 +106,7 @@ def _inflate_zstd(data: bytes, size: int, is_padded: bool) -> bytes:  # noqa: FB
         if frame.dict_id:
             msg = f"the Zstandard frame needs the dictionary {frame.dict_id}"
             raise ValueError(msg)
-        # The library would trust the frame's own size, whatever the limit is.
+        # The library would trust the size in the frame, whatever the limit is.
         if frame.content_size not in (size, zstandard.CONTENTSIZE_UNKNOWN):
             msg = f"the Zstandard frame holds {frame.content_size} bytes instead of {size}"
             raise ValueError(msg)
@@ -137,7 +137,7 @@ _INFLATE: dict[str, Callable[[bytes, int, bool], bytes]] = {
 
 
 def _zstd_compressor(size: int, level: int) -> zstandard.ZstdCompressionObj:
-    """Return a compressor that finds what is equal far apart, as the images of one kernel are."""
+    """Return a compressor that matches over long distances, because the images of a kernel are similar."""
     import zstandard
 
     parameters = zstandard.ZstdCompressionParameters.from_level(

@@ -1,4 +1,4 @@
-"""What is in a file that may hold device code: its parts, images, kernels, entries, problems."""
+"""The offload data in a file: its parts, device images, kernels, offload entries and problems."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ProblemKind(StrEnum):
-    """What class of thing is wrong."""
+    """The kinds of problems."""
 
     DAMAGED = "damaged"
     UNSUPPORTED = "unsupported"
@@ -27,7 +27,7 @@ class ProblemKind(StrEnum):
 
 
 class Problem(Struct, frozen=True):
-    """Something wrong: what it is, where it was found, and what to do about it."""
+    """A problem in a file: its kind, message and hint."""
 
     kind: ProblemKind
     message: str
@@ -35,7 +35,7 @@ class Problem(Struct, frozen=True):
 
 
 class Section(Struct, frozen=True):
-    """A section of a host file that belongs to offloading; `offset` is its place in the file."""
+    """A section of a host file with offload data; `offset` is the offset in the file."""
 
     name: str
     type: str
@@ -44,7 +44,7 @@ class Section(Struct, frozen=True):
 
 
 class Container(Struct, frozen=True):
-    """What an image lies in: `size_bytes` are those of the file, before anything is inflated."""
+    """The container of an image; `size_bytes` is the size in the file, before anything is inflated."""
 
     form: str
     version: int
@@ -54,12 +54,12 @@ class Container(Struct, frozen=True):
 
 
 class Image(Struct, frozen=True):
-    """A device image, or another container that is in the place of one.
+    """A device image, or a nested container.
 
-    `index` counts the images of the file in the order in which they are met. `kind` is the offload
-    kind, `image_kind` what the container calls the format, `form` what the content is. `offset` is
-    the place in the file, None for what had to be inflated; `stored_bytes` is None where the image
-    is stored as it is. `sha256` is empty where it was not asked for.
+    `index` counts the images of the file in the order of the scan. `kind` is the offload kind, `image_kind`
+    the container's name for the format, `form` the format of the content. `offset` is the offset in the file,
+    None if the image was inflated. `stored_bytes` is None if the image is not compressed. `sha256` is empty
+    if it was not requested.
     """
 
     index: int
@@ -84,8 +84,8 @@ class Image(Struct, frozen=True):
 class Entry(Struct, frozen=True):
     """An offload entry of the host, as its layout is understood.
 
-    `what` is `kernel`, or what sort of variable it represents. The layout is known by the section
-    and the number of members; `first_release` to `last_release` are those that read it.
+    `what` is `kernel`, or the type of variable. The layout is identified by the section and the number of
+    fields; `first_release` to `last_release` read it.
     """
 
     kind: str
@@ -101,12 +101,12 @@ class Entry(Struct, frozen=True):
 
     @property
     def is_kernel(self) -> bool:
-        """Return whether the entry represents a kernel."""
+        """Return whether the entry registers a kernel."""
         return self.what == "kernel"
 
 
 class SourceKernel(Struct, frozen=True):
-    """A kernel in MLIR: its name, the symbol that it gets, and what the program says of it."""
+    """A kernel in MLIR: its name, its symbol name, its parameter types and known block size."""
 
     name: str
     symbol: str
@@ -115,7 +115,7 @@ class SourceKernel(Struct, frozen=True):
 
 
 class SourceModule(Struct, frozen=True):
-    """A `gpu.module` of MLIR, with the targets that it names."""
+    """A `gpu.module` of MLIR, with its target attributes."""
 
     name: str
     targets: tuple[str, ...]
@@ -123,9 +123,10 @@ class SourceModule(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """A file, or a member of a library: whatever has a format of its own and a name.
+    """A file, or a member of a library, with its format and offload data.
 
-    `producers` are what made it, as it says itself; `functions` are those for callers in C and Python.
+    `producers` are the compilers that the file itself names. `functions` are those for callers in C and
+    Python.
     """
 
     name: str
@@ -144,27 +145,27 @@ class Part(Struct, frozen=True):
 
     @property
     def has_device_code(self) -> bool:
-        """Return whether there is anything of offloading in it."""
+        """Return whether the part or one of its members contains offload data."""
         own = self.images or self.entries or self.modules
         return bool(own) or any(member.has_device_code for member in self.members)
 
 
 def nested_images(images: tuple[Image, ...]) -> Iterator[Image]:
-    """Return the images and those within them, in the order of their index."""
+    """Yield the images and those nested in them, in the order of their index."""
     for image in images:
         yield image
         yield from nested_images(image.images)
 
 
 def all_images(part: Part) -> Iterator[Image]:
-    """Return every image of a file, those of members and of containers within included."""
+    """Yield every image of a file, including those of members and nested containers."""
     yield from nested_images(part.images)
     for member in part.members:
         yield from all_images(member)
 
 
 def all_problems(part: Part) -> Iterator[Problem]:
-    """Return every problem of a file."""
+    """Yield every problem of a file."""
     yield from part.problems
     for image in nested_images(part.images):
         yield from image.problems

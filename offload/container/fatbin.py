@@ -1,7 +1,7 @@
 """Read NVIDIA fat binaries, and the kernels of the cubins inside.
 
-NVIDIA documents no layout. The fields here are those that `fatbinary` and `nvcc` of CUDA 13.0 were
-seen to write; older ones differ in which compression they choose.
+NVIDIA does not document the layout. The fields are those that `fatbinary` and `nvcc` of CUDA 13.0 write;
+older releases select other compression methods.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _FORM = "fat binary"
 MAGIC = b"\x50\xed\x55\xba"
 HEADER = struct.Struct("<4sHHQ")
 _VERSION = 1
-# kind, -, header size, padded size, compressed size, place of the options, minor and major version,
-# architecture, place and size of the name, flags, key, inflated size
+# Kind, -, header size, padded size, compressed size, offset of the options, minor and major version,
+# architecture, offset and size of the name, flags, key, inflated size.
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _OPTIONS = struct.Struct("<II")
 # The keywords of `fatbinary --image3=kind=`; `nvvm` is the LTO-IR of `nvcc -dlto`.
 _KINDS = {1: "ptx", 2: "elf", 8: "nvvm"}
-# An `elf` has attributes there, which are no text.
+# In an `elf`, the options field refers to binary attributes.
 _KINDS_WITH_OPTIONS = ("ptx", "nvvm")
 _FLAG_64_BITS = 0x1
 _FLAG_DEBUG = 0x2
@@ -37,12 +37,12 @@ _ALIGNMENT = 8
 
 
 class FatbinImage(Struct, frozen=True):
-    """One image of a fat binary.
+    """An image of a fat binary.
 
-    `kind` is `elf` (a cubin), `ptx`, `nvvm`, or `kind-N` for a number without a known name. `arch`
-    has its letter (`sm_90a`). `compression` is empty, `lz4`, `zstd`, or `scrambled` for the LTO-IR
-    that only NVIDIA's tools read. `version` is that of the PTX or of the cubin. `name` is the
-    source file and `options` the rest of the ptxas command line, where the compiler left them.
+    `kind` is `elf` (a cubin), `ptx`, `nvvm`, or `kind-N` for an unknown enum value. `arch` includes its
+    suffix (`sm_90a`). `compression` is empty, `lz4`, `zstd`, or `scrambled` for the LTO-IR that only NVIDIA's
+    tools read. `version` is that of the PTX or of the cubin. `name` is the source file and `options` the rest
+    of the ptxas command line, if the compiler stored them.
     """
 
     kind: str
@@ -58,20 +58,20 @@ class FatbinImage(Struct, frozen=True):
 
     @property
     def stored_bytes(self) -> int:
-        """Return how many bytes of the file the image takes, its header left out."""
+        """Return the size of the stored image in bytes, without its header."""
         return self.stored.size
 
     @property
     def content(self) -> ByteView:
-        """Return the image: a view into the file, or into memory where it is stored compressed.
+        """Return the image: a view of the file, or of memory if it is stored compressed.
 
-        Each call inflates again. Raises VerificationError where the stream is damaged,
-        CompatibilityError where it is scrambled.
+        Each call inflates again. Raises VerificationError if the stream is corrupt, CompatibilityError if it
+        is scrambled.
         """
         if not self.compression:
             return self._plain_content()
         if self.compression == "scrambled":
-            msg = f"the {self.kind} image for {self.arch} is stored in a form that NVIDIA keeps to itself"
+            msg = f"the {self.kind} image for {self.arch} is stored in an undocumented format of NVIDIA"
             hint = "compile with nvcc -Xfatbin -compress-mode=none"
             raise CompatibilityError(msg, hint=hint, location=self.stored.location)
         try:
@@ -82,31 +82,31 @@ class FatbinImage(Struct, frozen=True):
         return memory_view(text, form=_FORM, location=self.stored.location)
 
     def _plain_content(self) -> ByteView:
-        """Return the stored bytes, for PTX without the zeros that end and pad it."""
+        """Return the stored bytes; for PTX, without the terminating and padding zeros."""
         if self.kind != "ptx":
             return self.stored
-        # The string ends with a zero, which up to seven more bring to a multiple of eight.
+        # The string is NUL-terminated and padded with up to seven zeros to a multiple of eight.
         begin = max(0, self.stored.size - _ALIGNMENT)
         tail = self.stored.read(begin, self.stored.size - begin, "end of the PTX")
         return self.stored.part(0, begin + len(tail.rstrip(b"\0")), "PTX")
 
 
 def is_fatbin(view: ByteView) -> bool:
-    """Return whether the bytes start as a fat binary does."""
+    """Return whether the bytes begin with the magic of a fat binary."""
     return view.head(4) == MAGIC
 
 
 def read_fatbins(view: ByteView) -> tuple[FatbinImage, ...]:
-    """Read the images of a section of fat binaries, or of a file of one; none is inflated.
+    """Read the images of one fat binary or of a section of several; none is inflated.
 
-    Raises VerificationError with offset and field where a header is damaged, or where the images
-    claim to inflate to more than `inflation_limit` of the whole.
+    Raises VerificationError, with offset and field, if a header is corrupt, or if the images claim to inflate
+    to more than `inflation_limit` of the total size.
     """
     return tuple(iterate_fatbins(view))
 
 
 def iterate_fatbins(view: ByteView) -> Iterator[FatbinImage]:
-    """Return what `read_fatbins` returns one by one, so that damage hides only what follows it."""
+    """Yield the images of `read_fatbins` one by one, so that corruption only hides later images."""
     return _images_within_limit(view.part(0, view.size, "fat binary", form=_FORM))
 
 
@@ -134,7 +134,7 @@ def _all_images(view: ByteView) -> Iterator[FatbinImage]:
         view.check(offset + header_size, size, "size")
         end = offset + header_size + size
         yield from _images(view, offset + header_size, end)
-        # The gap to the next one is zeros.
+        # Zeros pad to the next fat binary.
         offset = skip_zeros(view, end)
 
 

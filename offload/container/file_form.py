@@ -1,4 +1,4 @@
-"""Tell the format of a file, or of a part of one, by its content; its name says nothing."""
+"""Identify the format of a file, or of a part of one, by its content, not by its name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _LLVM_IR = (
     ir_line_bytes("`define|declare` `head`@"),
     ir_line_bytes("`global` = `words``global|constant|alias` "),
 )
-# Each begins with one of these: prose, and code of other languages, may have such lines further on.
+# Every LLVM IR file begins with one of these. Text and code of other languages may contain lines like the
+# above, but further down.
 _LLVM_IR_BEGIN = lazy_pattern(
     rb"(?>\s+|;[^\n]*)*+(?:source_filename|target|define|declare|attributes|module asm|[%@$!^])"
 )
@@ -47,7 +48,7 @@ _COMMENT = lazy_pattern(rb"//[^\n]*")
 
 
 class FileForm(StrEnum):
-    """The formats that are distinguished."""
+    """The file formats that are distinguished."""
 
     EMPTY = "empty file"
     ARCHIVE = "archive"
@@ -86,7 +87,7 @@ _MAGICS = (
 
 
 def file_form(view: ByteView) -> FileForm:
-    """Return the format that the first bytes tell."""
+    """Return the format of a file, identified by its first bytes."""
     if not view.size:
         return FileForm.EMPTY
     head = view.head(64)
@@ -99,7 +100,7 @@ def file_form(view: ByteView) -> FileForm:
 
 
 def _deeper_form(view: ByteView, head: bytes) -> FileForm | None:
-    """Return the format that more than a magic tells; None for text, or what is not known."""
+    """Return the format of a file whose magic alone is ambiguous; None for text and unknown formats."""
     heads = (
         (foreign_object.is_pe, FileForm.PE),
         (foreign_object.is_mach_o, FileForm.MACH_O),
@@ -135,7 +136,7 @@ def _text_form(head: bytes) -> FileForm:
     try:
         head.decode()
     except UnicodeDecodeError as error:
-        # A character may be cut in two at the end of what was read.
+        # A character may be cut at the end of the bytes read.
         is_cut = len(head) == _HEAD_BYTES and error.start > len(head) - _LONGEST_CHARACTER
         return FileForm.TEXT if is_cut else FileForm.UNKNOWN
     return FileForm.TEXT

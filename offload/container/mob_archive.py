@@ -1,9 +1,9 @@
-"""The archive of a bundle for another machine (`.mob`): a plain tar file that any tar unpacks.
+"""The archive of a bundle (`.mob`): an uncompressed tar file that any tar program can unpack.
 
-What is written: regular files below one directory, in order, with no time, owner or compression, so
-that equal content gives equal bytes. What is read: the same, also where another tar packed it again;
-anything that could reach beyond that directory is refused. Nothing is compressed, so that no member
-is larger than the file.
+The writer stores regular files below one directory, sorted, without times, owners or compression, so that
+equal contents give equal bytes. The reader accepts the same, also if another tar program repacked it, and
+rejects names that could refer to files outside that directory. Nothing is compressed, so no member is larger
+than the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME, _SIZE, _CHECKSUM, _TYPE, _PREFIX = (
 )
 _SIZE_AT, _CHECKSUM_AT, _TYPE_AT = 124, 148, 156
 _OCTAL = pattern(rb" *([0-7]{1,12})[ \0]*")
-# Names that mean one file on every system, to every shell.
+# Names that refer to one file on every system and in every shell.
 _PLAIN_NAME = pattern(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_+][A-Za-z0-9_.+-]*)*")
 _MOST_MEMBERS = 1 << 16
 _DIRECTORY = b"5"
@@ -41,12 +41,12 @@ _KINDS = {
     b"4": "a device",
     b"6": "a pipe",
 }
-# GNU tar warns of a time of 0.
+# GNU tar warns about a time of 0.
 _TIME = 1
 
 
 class MobMember(Struct, frozen=True):
-    """A file to pack: its content, and whether it is a program."""
+    """A file to pack: its content, and whether it is executable."""
 
     content: bytes
     is_program: bool = False
@@ -54,7 +54,7 @@ class MobMember(Struct, frozen=True):
 
 def serialize_archive(directory: str, members: Mapping[str, MobMember]) -> bytes:
     """Return the archive with the members below a directory of that name."""
-    # Who only reads need not wait for it.
+    # Imported here because reading does not need it.
     import tarfile
 
     buffer = io.BytesIO()
@@ -68,15 +68,15 @@ def serialize_archive(directory: str, members: Mapping[str, MobMember]) -> bytes
 
 
 def is_tar(view: ByteView) -> bool:
-    """Say whether this is a tar file, which only a bundle is of all that is read here."""
+    """Return whether the file is a tar file; of all formats read here, only bundles are."""
     return view.head(_BLOCK)[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] == _MAGIC
 
 
 def read_archive(view: ByteView) -> dict[str, ByteView]:
-    """Return the files by their names below the one directory; the content is not read.
+    """Return the files by their names below the top directory; the content is not read.
 
-    Raises VerificationError for what is not a bundle: damage, links, devices, names that lead elsewhere,
-    a name twice.
+    Raises VerificationError for anything but a bundle: corruption, links, devices, names outside the
+    directory, duplicate names.
     """
     view = replace(view, form=_FORM)
     if not is_tar(view):
@@ -90,7 +90,7 @@ def read_archive(view: ByteView) -> dict[str, ByteView]:
         if top not in {"", directory}:
             raise view.malformed(at, "name", f"{path!r} is not below {top!r}, as the others are")
         if name in found or len(found) == _MOST_MEMBERS:
-            reason = f"{path!r} is there twice" if name in found else "there are too many files"
+            reason = f"{path!r} is a duplicate" if name in found else "there are too many files"
             raise view.malformed(at, "name", reason)
         top, found[name] = directory, content
     return found
@@ -121,7 +121,7 @@ def _check_checksum(view: ByteView, at: int, header: bytes) -> None:
     stored = _number(view, at + _CHECKSUM_AT, header[_CHECKSUM], "checksum")
     blank = header[: _CHECKSUM.start] + b" " * 8 + header[_CHECKSUM.stop :]
     if sum(blank) != stored:
-        raise view.malformed(at + _CHECKSUM_AT, "checksum", "it does not fit the header")
+        raise view.malformed(at + _CHECKSUM_AT, "checksum", "it does not match the header")
 
 
 def _number(view: ByteView, at: int, field: bytes, name: str) -> int:
@@ -132,7 +132,7 @@ def _number(view: ByteView, at: int, field: bytes, name: str) -> int:
 
 
 def _path(view: ByteView, at: int, header: bytes) -> str:
-    """Return the name of a member, checked; `./` in front of it is what some tars write."""
+    """Return the validated name of a member, without the leading `./` that some tar programs write."""
     parts = [header[part].partition(b"\0")[0] for part in (_PREFIX, _NAME)]
     path = b"/".join(part for part in parts if part).decode(errors="backslashreplace")
     path = path.removeprefix("./")

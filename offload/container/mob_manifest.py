@@ -1,6 +1,6 @@
-"""The manifest of a bundle for another machine: what it holds, who made it, what it needs there.
+"""The manifest of a bundle (`.mob`): its contents, its producers and its requirements.
 
-`data/mob.schema.json` is what we promise of it.
+`data/mob.schema.json` specifies the format.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LARGEST = 16 << 20
 _DIMENSIONS = 3
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _RELEASE = re.compile(r"(\d{1,3})\.(\d{1,3})")
-# Names that are shown, and that files get: nothing that a terminal or a directory would heed.
+# Names that are printed and used as file names: without characters special to terminals or directories.
 _NAME = re.compile(r"[A-Za-z0-9_]{1,200}")
 _SOURCE = re.compile(r"(?!\.+$)[^/\x00-\x1f\x7f]{1,255}")
 _PRODUCER = re.compile(r"[ -~]{1,100}")
@@ -37,19 +37,19 @@ _HOST = re.compile(r"[a-z0-9_]+-[a-z0-9_]+-linux-gnu")
 
 
 class LlvmRequirement(Struct, frozen=True):
-    """The releases that read what the bundle holds: from one to another (None: and newer)."""
+    """The LLVM releases that read the contents of the bundle: `first` to `last` (None: and newer)."""
 
     first: int
     last: int | None = None
     without: tuple[int, ...] = ()
 
     def admits(self, major: int) -> bool:
-        """Say whether a release can be used."""
+        """Return whether a release can be used."""
         is_old_enough = self.last is None or major <= self.last
         return self.first <= major and is_old_enough and major not in self.without
 
     def __str__(self) -> str:
-        """Return the releases as one reads them."""
+        """Return the releases as text for messages."""
         others = f" except {', '.join(map(str, self.without))}" if self.without else ""
         if self.last is None:
             return f"{self.first} or newer{others}"
@@ -59,9 +59,9 @@ class LlvmRequirement(Struct, frozen=True):
 
 
 class MobDevice(Struct, frozen=True):
-    """LLVM IR of a device module, ready for the targets of one kind, and the kernels that it defines.
+    """LLVM IR of a device module for the targets of one kind, and the kernels that it defines.
 
-    `needs_libdevice`: they call the vendor's device library, NVIDIA's or ROCm's.
+    `needs_libdevice`: the kernels call the vendor's device library, NVIDIA's or ROCm's.
     """
 
     file: str
@@ -72,7 +72,7 @@ class MobDevice(Struct, frozen=True):
 
 
 class MobUnit(Struct, frozen=True):
-    """What one source became: a host module, and device modules."""
+    """The compiled modules of one source: a host module, and device modules."""
 
     source: str
     host: str
@@ -80,17 +80,17 @@ class MobUnit(Struct, frozen=True):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return the members that it consists of."""
+        """Return the members of the archive that belong to the unit."""
         return (self.host, *(device.file for device in self.devices))
 
 
 class MobManifest(Struct, frozen=True):
-    """All that is said of a bundle.
+    """The manifest of a bundle.
 
-    `producers` are names and versions of what made it; `runtime` is the hash of the runtime's
-    sources; `cuda` the oldest release that knows the architectures (None: none is needed);
-    `libdevice` the member that holds it; `files` the SHA-256 of each member but the manifest; `learned` the rows
-    of releases that no table knows, by which it was made.
+    `producers` are the names and versions of the tools that made it. `runtime` is the hash of the runtime's
+    sources. `cuda` is the oldest release that supports the architectures (None: CUDA is not needed).
+    `libdevice` is the member that contains it. `files` are the SHA-256 hashes of all members but the
+    manifest. `learned` are the rows for releases that the tables do not contain.
     """
 
     name: str
@@ -114,7 +114,7 @@ class MobManifest(Struct, frozen=True):
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """Return all targets, each once, in order."""
+        """Return all distinct targets, sorted."""
         return tuple(sorted({target for device in self.devices for target in device.targets}))
 
     @property
@@ -128,7 +128,7 @@ class MobManifest(Struct, frozen=True):
 
     @property
     def needs_libdevice(self) -> bool:
-        """Say whether a kernel calls NVIDIA's libdevice and the bundle does not hold it."""
+        """Return whether a kernel calls NVIDIA's libdevice and the bundle does not contain it."""
         return not self.libdevice and self.calls_library(Kind.CUDA)
 
     def calls_library(self, kind: Kind) -> bool:
@@ -137,7 +137,7 @@ class MobManifest(Struct, frozen=True):
 
 
 def digest(content: bytes) -> str:
-    """Return the hash by which the manifest knows a file."""
+    """Return the hash of a file for the manifest."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -212,10 +212,10 @@ def _parameter(parameter: KernelParameter) -> dict[str, Any]:
 
 
 def read_manifest(members: Mapping[str, ByteView], location: str) -> MobManifest:
-    """Read the manifest and hold the members against it.
+    """Read the manifest and verify the members against it.
 
-    Raises VerificationError where it is damaged, or a member is missing, changed or not named in it;
-    CompatibilityError for a version that is not known.
+    Raises VerificationError if it is corrupt, or if a member is missing, changed or not listed;
+    CompatibilityError for an unknown version.
     """
     manifest = _parse(_load(members, location))
     listed = dict(manifest.files)

@@ -1,7 +1,8 @@
-"""The device images of a section `.llvm.offloading`: offload binaries, and bare SPIR-V where a link is done.
+"""Read the section `.llvm.offloading`: offload binaries, and SPIR-V without a container after a link.
 
-The linker wrapper of LLVM 22 puts SPIR-V there as it is, between zeros that align it
-(`clang/tools/clang-linker-wrapper/OffloadWrapper.cpp`); the module tells its own end.
+The linker wrapper of LLVM 22 stores SPIR-V there without a container, with zeros for alignment
+(`clang/tools/clang-linker-wrapper/OffloadWrapper.cpp`). The end of a module is found by walking its
+instructions.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _STRINGS = (("triple", SPIRV_TRIPLE), ("arch", SPIRV))
 def read_section(view: ByteView) -> tuple[PackagedImage, ...]:
     """Read every image of a section.
 
-    Raises VerificationError where something is in it that is neither container nor SPIR-V.
+    Raises VerificationError if it contains anything but containers and SPIR-V.
     """
     found: list[PackagedImage] = []
-    offset = skip_zeros(view, 0)
-    while offset < view.size:
+    offset = 0
+    while (offset := skip_zeros(view, offset)) < view.size:
         rest = view.part(offset, view.size - offset, "image")
         if rest.head(len(MAGIC)) != MAGIC and spirv.is_spirv(rest):
             image = bare_image(rest)
@@ -37,30 +38,30 @@ def read_section(view: ByteView) -> tuple[PackagedImage, ...]:
         else:
             images, size = read_container(rest)
             found += images
-        offset = skip_zeros(view, offset + size)
+        offset += size
     return tuple(found)
 
 
 def bare_image(view: ByteView) -> PackagedImage:
-    """Return the SPIR-V that a view begins with as an image of its own."""
+    """Return the SPIR-V at the start of a view as an image."""
     content = view.part(0, _spirv_bytes(view), "image", form="device image")
     return PackagedImage(Kind.SYCL, ImageKind.SPIRV, 0, _STRINGS, content)
 
 
 def container_bytes(view: ByteView) -> int:
-    """Return the size of the offload binary that a view begins with. Raises VerificationError."""
+    """Return the size in bytes of the offload binary at the start of a view. Raises VerificationError."""
     magic, _, size, _, _ = view.unpack(HEADER, 0, "header")
     if magic != MAGIC:
         raise view.malformed(0, "magic", f"found {magic.hex()}, expected {MAGIC.hex()}")
     if not HEADER.size <= size <= view.size:
-        raise view.malformed(8, "size", f"{size} is not a size of a container here")
+        raise view.malformed(8, "size", f"{size} is not a valid container size")
     return int(size)
 
 
 def _spirv_bytes(view: ByteView) -> int:
-    """Return where a module ends: no instruction is zero words long, as what aligns the next one is.
+    """Return the size in bytes of a module, which ends at a zero word, because no instruction has zero words.
 
-    An instruction that has the number of words of a magic number ends it too: SPIR-V has none such.
+    A word with the value of a magic number ends it too: no SPIR-V instruction begins with such a word.
     """
     view.check(0, _HEADER_WORDS * _WORD, "header")
     magics = {int.from_bytes(view.head(_WORD), "little"), int.from_bytes(MAGIC, "little")}

@@ -1,6 +1,6 @@
 """Write offload binaries of version 1, byte for byte as clang-offload-packager of each release does.
 
-What the linker wrapper of the release would lose is refused; most of it would get lost silently.
+Images that the linker wrapper of the release would drop, mostly silently, are rejected.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 MAGIC = b"\x10\xff\x10\xad"
 ALIGNMENT = 8
 
-# Magic, version, size, offset of the entries, and: size of an entry (1), count of entries (2, 3).
+# Magic, version, size, offset of the entries, and: size of an entry (version 1), number of entries (2, 3).
 HEADER = struct.Struct("<4sIQQQ")
-# What version 3 adds to it: the size once decompressed, 0 where the rest is not compressed.
+# Version 3 adds the inflated size, 0 if the rest is not compressed.
 INFLATED_SIZE = struct.Struct("<Q")
-# Image kind, offload kind, flags, offset and count of the string entries, offset and size of the image.
+# Image kind, offload kind, flags, offset and number of the string entries, offset and size of the image.
 ENTRY = struct.Struct("<HHIQQQQ")
-# Offset of the key and of the value; from version 2 the size of the value, which may hold NUL bytes.
+# Offsets of the key and the value; from version 2 on also the size of the value, which may contain NULs.
 STRING_ENTRY_V1 = struct.Struct("<QQ")
 STRING_ENTRY = struct.Struct("<QQQ")
-# Every reader up to LLVM 24 takes it.
+# Every reader up to LLVM 24 accepts version 1.
 _VERSION = 1
 _FLAGS = 0
 _ARCH = b"arch"
@@ -65,17 +65,17 @@ _CURES: Mapping[str, str] = {
 
 
 def aligned(offset: int) -> int:
-    """Return the first aligned offset from this one on."""
+    """Return the first aligned offset that is not below this one."""
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
 class ImageArgument(Struct, frozen=True):
-    """The keys and values of one `--image=`, in its order; a repeated key has its values joined."""
+    """The keys and values of one `--image=`, in order; the values of a repeated key are joined by commas."""
 
     pairs: tuple[tuple[bytes, bytes], ...]
 
     def value(self, key: str) -> str:
-        """Return the value of a key, empty where it is not given."""
+        """Return the value of a key; empty if it is absent."""
         return os.fsdecode(dict(self.pairs).get(os.fsencode(key), b""))
 
     @property
@@ -85,7 +85,7 @@ class ImageArgument(Struct, frozen=True):
         return tuple(joined.split(",")) if joined else ()
 
     def strings(self, abi: OffloadAbi) -> tuple[tuple[bytes, bytes], ...]:
-        """Return what the image stores, in the order in which the packager of a release writes it."""
+        """Return the strings of the image, in the order in which the packager of a release writes them."""
         values = dict(self.pairs)
         is_for_cpu = not self.value("triple").startswith(_OTHER_DEVICES)
         if is_for_cpu and values.get(_ARCH) == b"":
@@ -95,7 +95,7 @@ class ImageArgument(Struct, frozen=True):
 
 
 class ImageRecord(Struct, frozen=True):
-    """An image with all that is stored next to it, numbers as the consumer's release has them."""
+    """An image and its container fields, with the enum values of the linking LLVM."""
 
     kind_code: int
     image_kind: int
@@ -104,7 +104,7 @@ class ImageRecord(Struct, frozen=True):
 
 
 def image_argument(words: Iterable[str]) -> ImageArgument:
-    """Return the argument whose `key=value` words these are."""
+    """Return the argument with these `key=value` words."""
     values: dict[bytes, bytes] = {}
     for word in words:
         key, _, value = os.fsencode(word).partition(b"=")
@@ -115,7 +115,7 @@ def image_argument(words: Iterable[str]) -> ImageArgument:
 def packaged_image_kind(name: str, head: bytes, abi: OffloadAbi) -> int:
     """Return the image kind that the packager of a release writes for a file of that name.
 
-    It looks at the ending, except that bitcode is known by its content.
+    The packager uses the file extension, but identifies bitcode by its content.
     """
     if is_bitcode(head):
         return ImageKind.BITCODE
@@ -124,7 +124,7 @@ def packaged_image_kind(name: str, head: bytes, abi: OffloadAbi) -> int:
 
 
 def record_parts(record: ImageRecord) -> Iterator[bytes | ByteView]:
-    """Return the container of one image in pieces; the image is the view, not copied."""
+    """Yield the container of one image in pieces; the image is yielded as a view, not copied."""
     strings, table = record.strings, string_table(text for pair in record.strings for text in pair)
     strings_at = HEADER.size + ENTRY.size
     table_at = strings_at + STRING_ENTRY_V1.size * len(strings)
@@ -155,16 +155,16 @@ def record_parts(record: ImageRecord) -> Iterator[bytes | ByteView]:
 
 
 class StringTable(Struct, frozen=True):
-    """NUL-terminated strings, and where each of them starts."""
+    """NUL-terminated strings, and the offset of each."""
 
     content: bytes
     offsets: dict[bytes, int]
 
 
 def string_table(strings: Iterable[bytes]) -> StringTable:
-    """Return the table as `llvm::StringTableBuilder` (ELF) lays it out.
+    """Return the table in the layout of `llvm::StringTableBuilder` (ELF).
 
-    A string that ends another one shares its bytes.
+    A string that is a suffix of another one shares its bytes.
     """
     unique = sorted({text for text in strings if text}, key=_reversed, reverse=True)
     content = bytearray(b"\0")
@@ -185,7 +185,7 @@ def _reversed(text: bytes) -> bytes:
 
 
 def check_image_argument(argument: ImageArgument, abi: OffloadAbi) -> None:
-    """Raise UsageError or CompatibilityError for an image that no link would find a use for.
+    """Raise UsageError or CompatibilityError for an image that no link would use.
 
     The packager writes such images silently.
     """
@@ -207,7 +207,7 @@ def check_image_content(
 ) -> int:
     """Return the image kind to write for a file of that name.
 
-    Raises CompatibilityError for what the linker wrapper of the release would lose, or fail at.
+    Raises CompatibilityError if the linker wrapper of the release would drop the image or fail.
     """
     head = content.head(FORM_BYTES)
     form = image_form_of(head)
@@ -219,7 +219,7 @@ def check_image_content(
         raise CompatibilityError(msg, hint=_CURES[device], location=name)
     kind = packaged_image_kind(name, head, abi)
     if ending_of(kind, abi) not in endings:
-        msg = f"cannot package {form} of this name for LLVM {abi.major}: it takes the ending for the form"
+        msg = f"cannot package {form} of this name for LLVM {abi.major}: the file extension determines the format"
         raise CompatibilityError(msg, hint=f"name the file *.{endings[0]}", location=name)
     return kind
 
@@ -242,7 +242,7 @@ def _check_device(argument: ImageArgument) -> None:
     device = device_of(triple)
     devices = packaged_devices()["kinds"][kind]
     if device not in devices:
-        msg = f"{_spelled(argument)}: code for {triple} would be lost under kind={kind}"
+        msg = f"{_spelled(argument)}: code for {triple} would be dropped with kind={kind}"
         hint = (
             f"a triple of kind={kind} starts with {' or '.join(devices)}; check kind= and triple="
         )
@@ -261,13 +261,13 @@ def _spelled(argument: ImageArgument) -> str:
 
 
 def device_of(triple: str) -> str:
-    """Return the row of the tables that a triple belongs to."""
+    """Return the row of the tables for a triple."""
     devices = offload_table()["linked_images"]
     return next((device for device in devices if triple.startswith(device)), _HOST)
 
 
 def linked_endings(device: str, major: int) -> Mapping[str, Sequence[str]]:
-    """Return for each form that the device link of a release takes the endings that it is packaged with."""
+    """Return, for each format that the device link of a release accepts, the file extensions that it accepts."""
     forms: Mapping[str, Sequence[str]] = row_of(offload_table()["linked_images"][device], major)[
         "forms"
     ]
@@ -275,17 +275,17 @@ def linked_endings(device: str, major: int) -> Mapping[str, Sequence[str]]:
 
 
 def ending_of(image_kind: int, abi: OffloadAbi) -> str:
-    """Return the ending of the files that the packager gives an image kind."""
+    """Return the file extension for which the packager writes an image kind."""
     codes = abi.image_kinds_by_ending
     return next((ending for ending, code in codes if code == image_kind), _OTHER)
 
 
 def packaged_devices() -> Mapping[str, Mapping[str, Sequence[str]]]:
-    """Return the devices of each offload kind, and those whose images need an architecture."""
+    """Return the devices of each offload kind, and those whose images require an architecture."""
     table: Mapping[str, Mapping[str, Sequence[str]]] = offload_table()["packaged_devices"]
     return table
 
 
 def loss_of(form: ImageForm) -> str:
-    """Return why no device link takes an image of this form."""
+    """Return why no device link accepts an image of this format."""
     return _REASONS.get(form, "the device link for this triple would drop it or fail")

@@ -1,4 +1,4 @@
-"""Device images that a program brings along: what they are, for which GPUs, and what their kernels take."""
+"""Precompiled device images in a program: their format, GPUs, and kernel parameters."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _IR_TYPES = {
     "ptr": "ptr",
     "global_buffer": "ptr",
 }
-# An unknown signature has one parameter that no C++ type is passed as.
+# An unknown signature has one parameter of a type that matches no C++ type.
 _OPAQUE = "[{} x i8]"
 
 
 class PrecompiledImage(Struct, frozen=True):
-    """What an image is and for which GPUs of a kind: `archs`, or any where there are none.
+    """The format of an image and the GPUs of a kind that it is for: `archs`, or any if that is empty.
 
-    `ptx` is the oldest GPU that PTX in it is for: newer ones run it too. `producer` is the release
-    of LLVM that wrote bitcode, 0 where that is not known.
+    `ptx` is the oldest GPU for the PTX in the image; newer GPUs also run it. `producer` is the LLVM release
+    that wrote the bitcode, 0 if unknown.
     """
 
     kind: Kind
@@ -56,11 +56,11 @@ class PrecompiledImage(Struct, frozen=True):
 
     @property
     def is_linked(self) -> bool:
-        """Return whether it is final: no device link takes it."""
+        """Return whether the image is linked; the device link skips it."""
         return self.form in _LINKED
 
     def is_compatible(self, target: Target) -> bool:
-        """Return whether the target runs it, or what is compiled of it."""
+        """Return whether the target runs the image, or code compiled from it."""
         if target.kind is not self.kind:
             return False
         if target.arch in self.archs or (self.ptx and runs_ptx(self.ptx, target.arch)):
@@ -70,7 +70,7 @@ class PrecompiledImage(Struct, frozen=True):
 
     @property
     def made_for(self) -> str:
-        """Return the GPUs as a message names them."""
+        """Return the GPUs as text for messages."""
         newer = f"{self.ptx} and newer" if self.ptx else ""
         return (
             ", ".join((*self.archs, *((newer,) if newer else ()))) or f"any GPU of kind {self.kind}"
@@ -78,31 +78,31 @@ class PrecompiledImage(Struct, frozen=True):
 
 
 def runs_ptx(ptx: str, arch: str) -> bool:
-    """Return whether a GPU runs PTX for another one: an older one without features of its own."""
+    """Return whether a GPU runs PTX for another one: an older one without architecture-specific features."""
     return ptx == arch or (ptx[-1:].isdigit() and sm_number(ptx) <= sm_number(arch))
 
 
 def read_precompiled(
     content: bytes, kind: Kind, chip: str, word: str
 ) -> tuple[PrecompiledImage, tuple[DeviceKernel, ...]]:
-    """Return what an image is that is said to be `word` code for a chip, and its kernels.
+    """Return the image and its kernels. `word` is the format and `chip` the GPU that the program states.
 
-    Raises VerificationError where it is something else, for another GPU, or damaged.
+    Raises VerificationError if the image has another format, is for another GPU, or is corrupt.
     """
     form = _form(content, kind)
     if form not in format_of(kind).object_forms[word]:
-        msg = f"what is said to be {word} is of the form: {form}"
+        msg = f"expected {word} code, found: {form}"
         raise VerificationError(msg, hint="make it again with --gpu-module-to-binary")
     image, kernels = _read(content, kind, form, chip)
     known = {*image.archs, image.ptx}
     if chip and known != {""} and known and chip not in {*known, *map(processor_of, known)}:
-        msg = f"it is said to be for {chip}, but is for {image.made_for}"
+        msg = f"expected code for {chip}, found code for {image.made_for}"
         raise VerificationError(msg, hint="make it again with --gpu-module-to-binary")
     return image, kernels
 
 
 def parameter_types(kernel: DeviceKernel) -> tuple[str, ...]:
-    """Return the types of what the host passes, as LLVM spells them, as far as the image tells."""
+    """Return the LLVM types of the arguments that the host passes; opaque types if the image does not store them."""
     if kernel.parameters is None:
         return (_OPAQUE.format(0),)
     return tuple(
@@ -112,7 +112,7 @@ def parameter_types(kernel: DeviceKernel) -> tuple[str, ...]:
 
 
 def explicit_parameters(parameters: Sequence[KernelParameter]) -> tuple[KernelParameter, ...]:
-    """Return the parameters that the host passes, in the order of their places."""
+    """Return the parameters that the host passes, sorted by offset."""
     return tuple(sorted((one for one in parameters if not one.is_hidden), key=_place))
 
 
@@ -155,7 +155,7 @@ def _read_container(
 
 
 def _parts(content: bytes, form: ImageForm) -> Iterator[tuple[str, bool, DeviceCode]]:
-    """Yield the architecture of each image, whether that is PTX, and what it holds."""
+    """Yield the architecture of each image, whether it is PTX, and its device code."""
     view = memory_view(content)
     if form is ImageForm.FATBINARY:
         for image in read_fatbins(view):
@@ -166,7 +166,7 @@ def _parts(content: bytes, form: ImageForm) -> Iterator[tuple[str, bool, DeviceC
 
 
 def _common(images: Sequence[tuple[DeviceKernel, ...]]) -> tuple[DeviceKernel, ...]:
-    """Return the kernels that every image has: of the others no GPU could be sure."""
+    """Return the kernels that every image defines; the others would be missing on some GPU."""
     shared: Collection[str] = (
         set.intersection(*({one.name for one in image} for image in images)) if images else ()
     )
@@ -176,6 +176,6 @@ def _common(images: Sequence[tuple[DeviceKernel, ...]]) -> tuple[DeviceKernel, .
 def _code(content: bytes) -> DeviceCode:
     code = read_device_code(memory_view(content))
     if code is None:
-        msg = "it holds an image of an unknown format"
+        msg = "it contains an image of an unknown format"
         raise VerificationError(msg, hint="make it again with --gpu-module-to-binary")
     return code

@@ -1,6 +1,6 @@
-"""Take the images out of sections and files of containers; a damaged one does not hide the others.
+"""Extract the images from sections and files of containers; a corrupt one does not hide the others.
 
-After damage the scan goes on at the next place where a container begins.
+After corruption, the scan resumes at the next magic of a container.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _FATBIN_IMAGE_KINDS = {"elf": "cubin"}
 
 
 class FoundImage(Struct, frozen=True):
-    """An image as its container describes it, and how to get at its content."""
+    """An image as its container describes it, and a function that opens its content."""
 
     image: Image
     open_content: Callable[[], ByteView]
 
 
 def file_offset(view: ByteView) -> int | None:
-    """Return where a view begins in its file; None where it was inflated into memory."""
+    """Return the offset of a view in its file; None if it was inflated into memory."""
     return view.start if isinstance(view.source, FileSource) else None
 
 
 def scan_binaries(view: ByteView, report: Report) -> Iterator[FoundImage]:
-    """Return the images of LLVM's offload binaries, and bare SPIR-V, which follow one another."""
+    """Yield the images of concatenated offload binaries, and SPIR-V without a container."""
     for piece in _containers(view, BINARY_MAGIC, _binary_or_spirv_bytes, report):
         if is_spirv(piece):
             yield _bare(bare_image(piece))
@@ -67,14 +67,14 @@ def scan_binaries(view: ByteView, report: Report) -> Iterator[FoundImage]:
 
 
 def scan_fatbins(view: ByteView, report: Report) -> Iterator[FoundImage]:
-    """Return the images of NVIDIA's fat binaries, which follow one another; none is inflated."""
+    """Yield the images of concatenated NVIDIA fat binaries; none is inflated."""
     for piece in _containers(view, FATBIN_MAGIC, _fatbin_bytes, report):
         for image in _until_damaged(iterate_fatbins(piece), report):
             yield _of_fatbin(image, piece)
 
 
 def scan_bundles(view: ByteView, report: Report) -> Iterator[FoundImage]:
-    """Return the images of clang-offload-bundler's bundles, the host's empty place left out."""
+    """Yield the images of clang-offload-bundler's bundles, without the empty host part."""
     offset = skip_zeros(view, 0)
     while offset < view.size:
         rest = view.part(offset, view.size - offset, "bundle")
@@ -99,12 +99,12 @@ def _is_compressed_binary(view: ByteView) -> bool:
 
 
 def _twice_compressed(view: ByteView) -> VerificationError:
-    """Return the error for what nobody writes: it could grow by the limit of each on the way."""
+    """Return the error for nested compression: no tool writes it, and it would multiply the inflation limits."""
     return view.malformed(0, "header", "a compressed container within a compressed one")
 
 
 def _until_damaged(items: Iterator[_Item], report: Report) -> Iterator[_Item]:
-    """Return the items as far as they can be read."""
+    """Yield the items up to the first corrupt one, which is reported."""
     try:
         yield from items
     except VerificationError as error:
@@ -114,7 +114,7 @@ def _until_damaged(items: Iterator[_Item], report: Report) -> Iterator[_Item]:
 def _containers(
     view: ByteView, magic: bytes, size_of: Callable[[ByteView], int], report: Report
 ) -> Iterator[ByteView]:
-    """Return each container as a view of its own; zeros may stand between them."""
+    """Yield each container as a view; zeros may be between them."""
     offset = skip_zeros(view, 0)
     while offset < view.size:
         rest = view.part(offset, view.size - offset, "container")
@@ -128,7 +128,7 @@ def _containers(
 
 
 def _distance(view: ByteView, magics: tuple[bytes, ...]) -> int:
-    """Return how far behind the begin of a view the next container may begin."""
+    """Return the distance from the start of a view to the next possible container."""
     longest = max(map(len, magics))
     offset, size = 1, _FIRST_CHUNK_BYTES
     while offset < view.size:
@@ -168,7 +168,7 @@ def _bare(found: PackagedImage) -> FoundImage:
 
 
 def packaged(found: PackagedImage, piece: ByteView) -> FoundImage:
-    """Return an image of LLVM's offload binaries, which lies in a piece."""
+    """Return an image of an offload binary at `piece`."""
     content = found.content
     is_inflated = file_offset(content) is None and file_offset(piece) is not None
     container = Container(

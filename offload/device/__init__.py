@@ -1,4 +1,4 @@
-"""Device code of every format: its kernels, their parameters, what it was compiled for."""
+"""Device code of every format: its kernels, their parameters, and its target."""
 
 from mlir_offload.toolchain import load_on_use
 

@@ -1,4 +1,4 @@
-"""What must hold of an image for AMD GPUs before it is linked."""
+"""Check an image for AMD GPUs before it is linked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROCESSOR_NUMBER = "__oclc_ISA_version"
 def check_resolved(
     view: ByteView, *, arch: str, libraries: Sequence[str], location: str = ""
 ) -> None:
-    """Raise CompatibilityError where an image still asks for a function of the device libraries."""
+    """Raise CompatibilityError if an image has an undefined function of the device libraries."""
     code = read_device_code(view)
     missing = [name for name in code.undefined if _OF_ROCM.match(name)] if code else []
     if not missing:

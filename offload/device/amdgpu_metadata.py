@@ -15,34 +15,34 @@ from mlir_offload.offload.device.kernel import DeviceKernel, KernelParameter
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import VerificationError
 
-# 10,000 kernels take some 30 MB.
+# The metadata of 10,000 kernels takes about 30 MB.
 _LARGEST = 64 << 20
 _LARGEST_NUMBER = (1 << 64) - 1
 
 
 class AmdgpuMetadata(Struct, frozen=True):
-    """The target (`amdgcn-amd-amdhsa--gfx90a:xnack-`) and the kernels, by the name of the descriptor."""
+    """The target (`amdgcn-amd-amdhsa--gfx90a:xnack-`), and the kernels by the name of the descriptor."""
 
     target: str
     kernels: tuple[tuple[str, DeviceKernel], ...]
 
 
 class _Fields(Struct, frozen=True):
-    """A map of the metadata, whose values are of the type that the format says, or an error."""
+    """A map in the metadata. A value of another type than the format specifies raises VerificationError."""
 
     view: ByteView
     name: str
     values: Mapping[Any, Any]
 
     def number(self, key: str) -> int | None:
-        """Return a number of up to 64 bits that is not negative."""
+        """Return an unsigned integer of up to 64 bits; None if the key is absent."""
         value = self.values.get(key)
         if value is None or (type(value) is int and 0 <= value <= _LARGEST_NUMBER):
             return value
         raise self._mistyped(key, "a number")
 
     def required_number(self, key: str) -> int:
-        """Return a number that has to be there."""
+        """Return an unsigned integer. Raises VerificationError if the key is absent."""
         value = self.number(key)
         if value is None:
             raise self._mistyped(key, "a number")
@@ -56,14 +56,14 @@ class _Fields(Struct, frozen=True):
         raise self._mistyped(key, "a string")
 
     def maps(self, key: str) -> list[_Fields]:
-        """Return a list of maps; empty where it is not there."""
+        """Return a list of maps; empty if the key is absent."""
         rows = self.values.get(key, [])
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise self._mistyped(key, "a list of maps")
         return [_Fields(self.view, f"{self.name}{key}[{i}]", row) for i, row in enumerate(rows)]
 
     def dimensions(self, key: str) -> tuple[int, int, int] | None:
-        """Return three numbers."""
+        """Return three numbers; None if the key is absent."""
         values = self.values.get(key)
         if values is None:
             return None
@@ -78,8 +78,8 @@ class _Fields(Struct, frozen=True):
 def parse_metadata(view: ByteView) -> AmdgpuMetadata:
     """Read the note NT_AMDGPU_METADATA.
 
-    Raises VerificationError where it is not MessagePack, or a value is not of its type. It takes up to
-    100 bytes of memory for each byte of the note.
+    Raises VerificationError if it is not MessagePack, or if a value has the wrong type. It uses up to 100
+    bytes of memory per byte of the note.
     """
     fields = _Fields(view, "", _decode(view))
     kernels = tuple(_kernel(kernel) for kernel in fields.maps("amdhsa.kernels"))
@@ -93,12 +93,12 @@ def _decode(view: ByteView) -> dict[Any, Any]:
     unpacker = msgpack.Unpacker(max_buffer_size=len(data), unicode_errors="replace")
     unpacker.feed(data)
     try:
-        # Room for a list is made when its length is read. To pass over the whole first makes sure that
-        # all elements are there, so that lists within lists cannot ask for more than the file holds.
+        # The decoder allocates a list when it reads its length. Skipping the whole first ensures that all
+        # elements exist, so nested lists cannot allocate more than the file contains.
         unpacker.skip()
         value = msgpack.unpackb(data, unicode_errors="replace")
     except (ValueError, msgpack.UnpackException) as error:
-        reason = f"no MessagePack: {error or type(error).__name__}"
+        reason = f"invalid MessagePack: {error or type(error).__name__}"
         raise view.malformed(unpacker.tell(), "metadata", reason) from error
     if not isinstance(value, dict):
         raise view.malformed(0, "metadata", "it is not a map")

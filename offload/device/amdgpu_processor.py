@@ -1,4 +1,4 @@
-"""Which AMD GPUs a release of LLVM generates code for."""
+"""The AMD processors that each LLVM release supports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlir_offload.toolchain.tables import load_table
 
 @cache
 def known_processors(llvm_major: int) -> tuple[str, ...]:
-    """Return the processors that a release knows, in the order of the table."""
+    """Return the processors that a release supports, in the order of the table."""
     rows = load_table("mlir_offload.offload", "amdgpu_mach")["processors"]
     return tuple(
         name
@@ -22,7 +22,7 @@ def known_processors(llvm_major: int) -> tuple[str, ...]:
 
 
 def check_processor(target_id: str, llvm_major: int) -> None:
-    """Raise CompatibilityError for a processor that the release does not know; it names those it does."""
+    """Raise CompatibilityError if the release does not support a processor."""
     processor, known = processor_of(target_id), known_processors(llvm_major)
     if processor in known:
         return

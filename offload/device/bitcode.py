@@ -1,4 +1,4 @@
-"""What a device image that is LLVM bitcode says of its kernels."""
+"""Read the kernels of a device image in LLVM bitcode."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _Bounds = dict[str, int]
 
 
 def read_device_bitcode(view: ByteView, *, with_hashes: bool = False) -> DeviceCode:
-    """Return what a bitcode image says of its kernels, with hashes of their code where asked for.
+    """Read a bitcode image and its kernels, with hashes of their code if requested.
 
-    Those take longer: all instructions are read. Raises VerificationError where it is malformed.
+    Hashes take longer, because all instructions are read. Raises VerificationError if it is malformed.
     """
     module = read_bitcode(view)
     constants = ConstantTable(module)
@@ -74,13 +74,13 @@ def read_device_bitcode(view: ByteView, *, with_hashes: bool = False) -> DeviceC
 
 
 def target_cpus(module: BitcodeModule) -> tuple[str, ...]:
-    """Return the architectures that the functions of a module say they are compiled for, in order."""
+    """Return the `target-cpu` attributes of the functions of a module, sorted."""
     functions = (item for item in module.symbols if isinstance(item, BitcodeFunction))
     return tuple(sorted({_arch(module, [function]) for function in functions} - {""}))
 
 
 def llvm_major(producer: str) -> int | None:
-    """Return the release of LLVM that wrote a module; None where its producer names none."""
+    """Return the LLVM release that wrote a module; None if its producer string does not contain it."""
     found = _PRODUCER.match(producer)
     return int(found[1]) if found else None
 
@@ -92,14 +92,14 @@ def _arch(module: BitcodeModule, kernels: list[BitcodeFunction]) -> str:
 
 
 class _KernelReader:
-    """The kernels of a module, and what attributes and metadata say of their launch."""
+    """The kernels of a module, and the attributes and metadata for their launch."""
 
     def __init__(self, module: BitcodeModule, metadata: MetadataTable) -> None:
         self.sizes = TypeSizes(module.types, parse_data_layout(module.data_layout))
         self._module = module
         self._annotations = _annotations(metadata)
         self._known: dict[tuple[int, int], tuple[KernelParameter, ...] | None] = {}
-        # A long type and many lists of attributes could give more than any memory holds.
+        # A long type and many attribute lists could expand to more than memory can hold.
         self._parameters_left = module.content.stream.size // 16 + _FEW_PARAMETERS
         attached = function_attachments(module, metadata, "reqd_work_group_size", self.is_kernel)
         self._group_sizes = {
@@ -108,18 +108,18 @@ class _KernelReader:
         }
 
     def is_kernel(self, function: BitcodeFunction) -> bool:
-        """Return whether a host can launch it: by its convention, or as LLVM before 20 marks it."""
+        """Return whether a host can launch the function: by its calling convention, or by `nvvm.annotations`."""
         if function.is_declaration:
             return False
         if function.has_kernel_convention:
             return True
         if self._annotations.get(function.name, {}).get("kernel") == 1:
             return True
-        # The CPU has no convention of its own; clang gives OpenMP's kernels this name.
+        # The CPU has no kernel calling convention; clang gives OpenMP kernels this name.
         return function.name.startswith(_OPENMP_KERNEL) and function.linkage not in _LOCAL
 
     def kernel(self, function: BitcodeFunction) -> DeviceKernel:
-        """Return what is said of one kernel itself."""
+        """Return the kernel with its attributes, without what it uses from other functions."""
         attributes = self._module.attributes[function.attributes]
         bounds = self._annotations.get(function.name, {})
         required = self._group_sizes.get(function.name)
@@ -137,7 +137,7 @@ class _KernelReader:
     def _known_parameters(
         self, function: BitcodeFunction, attributes: AttributeList
     ) -> tuple[KernelParameter, ...] | None:
-        """Return the parameters, computed once for all kernels that are declared alike."""
+        """Return the parameters, computed once for all kernels with the same declaration."""
         key = (function.type, function.attributes)
         if key not in self._known:
             self._known[key] = self._parameters(function, attributes)
@@ -170,7 +170,7 @@ class _KernelReader:
 
 
 def _type_in_memory(attributes: AttributeList, place: int, passed: int) -> int:
-    """Return the type of what the argument buffer holds: not the pointer to it, but the structure."""
+    """Return the type in the argument buffer: for a `byval` pointer, the structure."""
     for kind in _IN_MEMORY:
         found = attributes.find(place, kind)
         if found and found.form == AttributeForm.TYPE:
@@ -183,7 +183,7 @@ def _number(value: object) -> int:
 
 
 def _annotations(metadata: MetadataTable) -> Mapping[str, _Bounds]:
-    """Return what `nvvm.annotations` says of each function: pairs of a name and a number."""
+    """Return the `nvvm.annotations` of each function: pairs of a name and a number."""
     found: dict[str, _Bounds] = {}
     for operands in metadata.named("nvvm.annotations"):
         if not operands or not isinstance(operands[0], BitcodeFunction):
@@ -196,7 +196,7 @@ def _annotations(metadata: MetadataTable) -> Mapping[str, _Bounds]:
 
 
 def _dimensions(bounds: _Bounds, name: str) -> list[int]:
-    """Return what is annotated for x, y and z, up to the last that is."""
+    """Return the annotated values for x, y and z, up to the last annotated one."""
     values = [bounds.get(f"{name}{axis}") for axis in "xyz"]
     while values and values[-1] is None:
         values.pop()
@@ -227,7 +227,7 @@ def _product(values: list[int]) -> int | None:
 
 
 class _Graph:
-    """What kernels need of their module and of others; bodies are read only where that matters."""
+    """The symbols that kernels use of this module and of others; bodies are read only if that matters."""
 
     def __init__(self, module: BitcodeModule, constants: ConstantTable) -> None:
         self._module = module
@@ -247,7 +247,7 @@ class _Graph:
         self._is_known = not self._shared and not self._missing
 
     def undefined(self) -> tuple[str, ...]:
-        """Return the declarations that something uses (all, where that cannot be determined)."""
+        """Return the declarations that are used (all, if that cannot be determined)."""
         used: Collection[int] = self._missing
         if self._missing:
             with suppress(UnknownInstructionError):
@@ -255,7 +255,7 @@ class _Graph:
         return tuple(name for number, name in self._missing.items() if number in used)
 
     def shared_bytes(self, kernel: int, sizes: TypeSizes) -> int | None:
-        """Return the size of the shared variables that a kernel reaches in this module."""
+        """Return the size in bytes of the shared variables that a kernel reaches in this module."""
         if not self._module.triple.startswith(_GPU_TRIPLES):
             return None
         if self._is_known:
@@ -279,7 +279,7 @@ class _Graph:
 
 
 def _is_missing(symbol: Symbol) -> bool:
-    """Return whether a symbol is for another image to define; what a launch gives is not."""
+    """Return whether another image must define a symbol; shared memory sized at launch does not count."""
     if isinstance(symbol, BitcodeFunction):
         return symbol.is_declaration and not symbol.is_intrinsic
     if isinstance(symbol, BitcodeVariable):

@@ -1,4 +1,4 @@
-"""Read any device image: its format is distinguished from its content, whatever its name or container says."""
+"""Read any device image; its format is identified by its content, not by its name or container."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _hash_none(_view: ByteView, _names: Collection[str]) -> dict[str, str]:
 
 
 class _Format(Struct, frozen=True):
-    """How images of one format are read."""
+    """The readers for images of one format."""
 
     read: Callable[[ByteView], DeviceCode]
     names: Callable[[ByteView], tuple[str, ...]]
@@ -28,19 +28,19 @@ class _Format(Struct, frozen=True):
 
 
 def read_device_code(view: ByteView) -> DeviceCode | None:
-    """Read what a device image says of itself; None where its format is not known.
+    """Read the kernels and properties of a device image; None if its format is unknown.
 
-    Raises VerificationError where it is damaged.
+    Raises VerificationError if it is corrupt.
     """
     found = _format_of(view)
     return found.read(view) if found else None
 
 
 def image_kernels(view: ByteView) -> frozenset[str]:
-    """Return the names of the kernels in a device image, no more of which is read than they need.
+    """Return the names of the kernels in a device image, reading no more than they require.
 
-    Of an image for a host processor they are its global functions. Empty where the format is not
-    known. Raises VerificationError where the image is damaged.
+    For a CPU image these are its global functions. Empty if the format is unknown. Raises VerificationError
+    if the image is corrupt.
     """
     found = _format_of(view)
     return frozenset(found.names(view) if found else ())
@@ -49,16 +49,16 @@ def image_kernels(view: ByteView) -> frozenset[str]:
 def hash_kernels(view: ByteView, names: Collection[str]) -> dict[str, str]:
     """Return a SHA-256 of the code of those kernels that a device image defines.
 
-    Of one format, two are equal only where the code is, whatever else is in the images. PTX and SPIR-V
-    have no such hash: what their code means depends on what stands around it. Raises VerificationError
-    where the image is damaged.
+    Within one format, equal hashes mean equal code, whatever else is in the images. PTX and SPIR-V have no
+    such hash, because the meaning of their code depends on its context. Raises VerificationError if the image
+    is corrupt.
     """
     found = _format_of(view)
     return found.hash(view, frozenset(names)) if found else {}
 
 
 def _format_of(view: ByteView) -> _Format | None:
-    """Return how an image is read; a reader is loaded only where there is an image for it."""
+    """Return the readers for an image; a reader is only imported if there is an image for it."""
     head = view.head(_MACHINE.stop)
     if head.startswith(ELF_MAGIC):
         return _elf_format(int.from_bytes(head[_MACHINE], "little"))
@@ -102,7 +102,7 @@ def _bitcode_format() -> _Format:
 
 
 def _text_format(view: ByteView) -> _Format | None:
-    """Return how PTX or SPIR-V is read, which have no hash of their own."""
+    """Return the readers for PTX or SPIR-V, which have no hash."""
     if ptx_image.is_ptx(view):
         return _Format(ptx_image.read_ptx, ptx_image.ptx_kernel_names)
 

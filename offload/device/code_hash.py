@@ -1,4 +1,4 @@
-"""Hash the code of functions in ELF files, so that equal code is known in different files."""
+"""Hash the code of functions in ELF files, to identify equal code in different files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAYOUTS = {SectionType.RELA: struct.Struct("<QIIq"), _REL: struct.Struct("<QII"
 
 
 class CodePiece(Struct, frozen=True):
-    """Bytes that belong to a function: `size` of a section from `start`."""
+    """Bytes of a function: `size` bytes of a section at offset `start`."""
 
     section: ElfSection
     start: int
@@ -25,7 +25,7 @@ class CodePiece(Struct, frozen=True):
 
     @classmethod
     def of(cls, elf: ElfFile, symbol: ElfSymbol) -> Self:
-        """Return the bytes of a function. Raises VerificationError where it is in no section."""
+        """Return the bytes of a function. Raises VerificationError if its section does not exist."""
         if not 0 < symbol.section < len(elf.sections):
             raise elf.view.malformed(0, f"symbol {symbol.name}", "it is in no section")
         section = elf.sections[symbol.section]
@@ -34,9 +34,9 @@ class CodePiece(Struct, frozen=True):
 
 
 class _Relocations(Struct):
-    """The relocations of an object, read once for each section that has some.
+    """The relocations of an object, read once per section that has some.
 
-    What one refers to is given by name: indices differ between files.
+    Their symbols are identified by name, because indices differ between files.
     """
 
     elf: ElfFile
@@ -45,14 +45,14 @@ class _Relocations(Struct):
     _read: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Read the names of all symbols, and find the tables of each section."""
+        """Read the names of all symbols, and find the relocation tables of each section."""
         self.names = [symbol.name for symbol in self.elf.symbols(".symtab")]
         for section in self.elf.sections:
             if section.type in _LAYOUTS:
                 self.tables.setdefault(section.info, []).append(section)
 
     def within(self, piece: CodePiece) -> Iterator[str]:
-        """Return the relocations within a piece, by their offset in it."""
+        """Yield the relocations in a piece, with their offsets in it."""
         rows = self._read.get(piece.section.number)
         if rows is None:
             rows = sorted(self._rows_of(piece.section))
@@ -73,10 +73,10 @@ class _Relocations(Struct):
 
 
 def hash_code(elf: ElfFile, functions: Mapping[str, Iterable[CodePiece]]) -> dict[str, str]:
-    """Return the SHA-256 of each function: of its bytes and of the relocations in them.
+    """Return the SHA-256 of each function, over its bytes and the relocations in them.
 
-    What a relocation refers to counts by its name, not by its content. Raises VerificationError
-    where a piece does not fit in the file.
+    A relocation contributes the name of its symbol, not the content. Raises VerificationError if a piece is
+    outside the file.
     """
     relocations = _Relocations(elf)
     return {name: _digest(elf, relocations, pieces) for name, pieces in functions.items()}

@@ -1,7 +1,7 @@
-"""Read AMD code objects, relocatable or linked (hsaco), of code object version 2 to 6.
+"""Read AMD code objects, relocatable or linked (hsaco), of code object versions 2 to 6.
 
-The format is that of "ELF Code Object" in LLVM's AMDGPUUsage; of version 2, which LLVM 17 and later do
-not write, only the names and sizes of the kernels are read.
+The format is "ELF Code Object" in LLVM's AMDGPUUsage. Of version 2, which LLVM 17 and newer do not write,
+only the names and sizes of the kernels are read.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.offload.device import code_hash
 from mlir_offload.offload.device.amdgpu_metadata import AmdgpuMetadata, parse_metadata
-from mlir_offload.offload.device.code_hash import CodePiece, hash_code
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel
 from mlir_offload.offload.elf import ElfFile, ElfSymbol, Machine, read_elf
 from mlir_offload.offload.elf_note import iterate_notes, read_code_generator
@@ -30,7 +30,7 @@ _DESCRIPTOR_SUFFIX = ".kd"
 _DESCRIPTOR_BYTES = 64
 _OBJECT = 1  # STT_OBJECT
 _KERNEL_V2 = 10  # STT_AMDGPU_HSA_KERNEL
-# EI_ABIVERSION is the code object version less 2.
+# EI_ABIVERSION is the code object version minus 2.
 _ABI_V2, _ABI_V3 = 0, 1
 _MACH = 0xFF
 # Features from version 4 on: two bits each, for unsupported, any, off, on.
@@ -40,7 +40,7 @@ _FEATURES_V3 = (("sramecc", 0x200), ("xnack", 0x100))
 
 
 class _CodeObject(Struct):
-    """A code object with its symbols by name: functions, descriptors of kernels, what is missing."""
+    """A code object with its symbols by name: functions, kernel descriptors, undefined symbols."""
 
     elf: ElfFile
     functions: dict[str, ElfSymbol]
@@ -49,15 +49,15 @@ class _CodeObject(Struct):
 
     @property
     def is_v2(self) -> bool:
-        """Return whether the kernels have no descriptors of their own."""
+        """Return whether this is code object version 2, whose kernels have no separate descriptors."""
         return self.elf.abi_version == _ABI_V2
 
 
 def read_code_object(view: ByteView) -> DeviceCode:
-    """Read what an AMD code object says of itself and of its kernels.
+    """Read an AMD code object and its kernels.
 
-    Raises VerificationError where it is none, is damaged, or its metadata names a kernel that it does
-    not define.
+    Raises VerificationError if it is not a code object, if it is corrupt, or if its metadata names a kernel
+    that it does not define.
     """
     code = _open(view)
     metadata = _read_metadata(code.elf)
@@ -75,7 +75,7 @@ def read_code_object(view: ByteView) -> DeviceCode:
 
 
 def code_object_kernel_names(view: ByteView) -> tuple[str, ...]:
-    """Return the kernels that a code object defines. Raises VerificationError where it is damaged."""
+    """Return the kernels that a code object defines. Raises VerificationError if it is corrupt."""
     return tuple(_kernel_names(_open(view)))
 
 
@@ -83,11 +83,11 @@ def hash_code_object_kernels(view: ByteView, names: Collection[str]) -> dict[str
     """Return the SHA-256 of the code of those kernels that the code object defines."""
     code = _open(view)
     pieces = {
-        name: [CodePiece.of(code.elf, code.functions[name])]
+        name: [code_hash.CodePiece.of(code.elf, code.functions[name])]
         for name in _kernel_names(code)
         if name in names and name in code.functions
     }
-    return hash_code(code.elf, pieces)
+    return code_hash.hash_code(code.elf, pieces)
 
 
 def _open(view: ByteView) -> _CodeObject:
@@ -126,7 +126,7 @@ def _read_metadata(elf: ElfFile) -> AmdgpuMetadata:
 
 
 def _kernels(code: _CodeObject, metadata: AmdgpuMetadata) -> tuple[DeviceKernel, ...]:
-    """Return the kernels that `_kernel_names` names, each with its metadata if it has any."""
+    """Return the kernels of `_kernel_names`, each with its metadata if it has any."""
     described: dict[str, DeviceKernel] = {}
     for descriptor, kernel in () if code.is_v2 else metadata.kernels:
         symbol = code.descriptors.get(descriptor)
@@ -148,10 +148,10 @@ def _code_bytes(code: _CodeObject, name: str) -> int | None:
 
 
 def _arch(elf: ElfFile, metadata: AmdgpuMetadata) -> str:
-    """Return the processor, with the features that the code insists on, as `gfx90a:xnack-`."""
+    """Return the processor and the features that the code requires, as `gfx90a:xnack-`."""
     name = load_processors().get(elf.flags & _MACH)
     if name is None:
-        # A processor newer than the table: the metadata spells it out.
+        # If the table does not contain the processor, take its name from the metadata.
         known = metadata.target.partition("--")[2]
         return known or f"mach-{elf.flags & _MACH:#x}"
     if elf.abi_version <= _ABI_V3:
@@ -163,12 +163,12 @@ def _arch(elf: ElfFile, metadata: AmdgpuMetadata) -> str:
 
 @cache
 def load_processors() -> Mapping[int, str]:
-    """Return the processors of all releases by their number."""
+    """Return the processors of all releases by their EF_AMDGPU_MACH value."""
     return parse_processors(load_table("mlir_offload.offload", "amdgpu_mach"))
 
 
 def parse_processors(table: Mapping[str, Any]) -> Mapping[int, str]:
-    """Read the table; raise ValueError where a number is none, or represents two processors."""
+    """Read the table. Raises ValueError if a value is invalid, or belongs to two processors."""
     found: dict[int, str] = {}
     for row in table["processors"]:
         for name, code in row["codes"].items():

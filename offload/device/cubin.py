@@ -1,7 +1,7 @@
 """Read cubins, NVIDIA's device code in ELF: relocatable or linked, of CUDA 11 to 13.
 
-NVIDIA does not document the format. What is read here are the section, attribute and flag names that
-cuobjdump prints, and `llvm/BinaryFormat/ELF.h`, checked against what ptxas says of the same code.
+NVIDIA does not document the format. The section, attribute and flag names are those of cuobjdump and
+`llvm/BinaryFormat/ELF.h`, checked against the output of ptxas for the same code.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterator
 from enum import IntEnum
+from functools import cached_property
 
 from msgspec import Struct, field
 
-from mlir_offload.offload.device.code_hash import CodePiece, hash_code
+from mlir_offload.offload.device import code_hash
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
 from mlir_offload.offload.elf import (
     ElfFile,
@@ -30,22 +31,22 @@ _FORM = "cubin"
 _TRIPLE = "nvptx64-nvidia-cuda"
 _ENTRY = 0x10  # STO_CUDA_ENTRY
 _ADDRESS_SPACE = 0xE0  # STO_CUDA_GLOBAL, _SHARED, _LOCAL, _CONSTANT
-_SHARED_SPACE = 0x40  # STO_CUDA_SHARED: `extern .shared`, whose size the launch tells
+_SHARED_SPACE = 0x40  # STO_CUDA_SHARED: `extern .shared`, whose size is passed at launch
 # EI_ABIVERSION 8 (CUDA 12.8 for sm_100, CUDA 13 for all) moved the fields of e_flags.
 _SECOND_ABI = 8
 _ACCELERATED = {False: 0x800, True: 0x8}  # EF_CUDA_ACCELERATORS_V1, EF_CUDA_ACCELERATORS
-_COMPAT_ACCELERATED = 0x9  # the record of .nv.compat that says so from CUDA 13 on
-# From sm_90 on a linked cubin counts what the driver reserves of the shared memory of a block.
+_COMPAT_ACCELERATED = 0x9  # the equivalent record of .nv.compat, from CUDA 13 on
+# From sm_90 on, the shared memory in a linked cubin includes the bytes that the CUDA driver reserves.
 _RESERVED_SHARED = 1024
 _FIRST_RESERVING = 90
 _NOT_PASSED = 0xFFFF  # the offset of a texture, sampler or surface, which is bound, not passed
-_MOST_REGISTERS = 255  # what every kernel may use
+_MOST_REGISTERS = 255  # the limit of every kernel
 _TOOL_OWNER = "NVIDIA Corp"
 _TOOL_NOTE = 2000
 _TOOL = struct.Struct("<6I")
 _ARCH_OPTION = pattern(r"-arch[ =]sm_(\d+)([af]?)(?!\w)")
 _ATTRIBUTE_FORMS = range(1, 5)
-_SIZED_FORM = 4  # EIFMT_SVAL; the others hold their value, of up to 16 bits, in the record's head
+_SIZED_FORM = 4  # EIFMT_SVAL; the others store their value, of up to 16 bits, in the record header
 
 
 class Attribute(IntEnum):
@@ -69,13 +70,17 @@ _SYMBOL_VALUE = struct.Struct("<2I")
 _PARAMETER = struct.Struct("<IHHI")
 
 
-class _Cubin(Struct):
+class _Cubin(Struct, dict=True):
     """A cubin with its sections by name and its kernels by the index of their symbol."""
 
     elf: ElfFile
-    sections: dict[str, ElfSection]
     kernels: dict[int, ElfSymbol]
     undefined: tuple[str, ...]
+
+    @cached_property
+    def sections(self) -> dict[str, ElfSection]:
+        """Return the sections by name, of several the first; there are some for each kernel."""
+        return {section.name: section for section in reversed(self.elf.sections)}
 
     @property
     def sm(self) -> int:
@@ -85,7 +90,7 @@ class _Cubin(Struct):
 
 
 class _KernelRecords(Struct):
-    """What `.nv.info.<kernel>` says."""
+    """The records of `.nv.info.<kernel>`."""
 
     parameters: dict[int, KernelParameter] = field(default_factory=dict)
     parameter_bytes: int = 0
@@ -94,9 +99,9 @@ class _KernelRecords(Struct):
 
 
 def read_cubin(view: ByteView) -> DeviceCode:
-    """Read what a cubin says of itself and of its kernels.
+    """Read a cubin and its kernels.
 
-    Raises VerificationError where it is none, or is damaged.
+    Raises VerificationError if it is not a cubin, or is corrupt.
     """
     cubin = _open(view)
     tool, options = _read_tool(cubin.elf)
@@ -112,26 +117,25 @@ def read_cubin(view: ByteView) -> DeviceCode:
 
 
 def cubin_kernel_names(view: ByteView) -> tuple[str, ...]:
-    """Return the kernels that a cubin defines. Raises VerificationError where it is damaged."""
+    """Return the kernels that a cubin defines. Raises VerificationError if it is corrupt."""
     return tuple(symbol.name for symbol in _open(view).kernels.values())
 
 
 def hash_cubin_kernels(view: ByteView, names: Collection[str]) -> dict[str, str]:
     """Return the SHA-256 of the code of those kernels that the cubin defines.
 
-    It is equal only where instructions, literals and relocations are, whatever else is in the file.
-    Raises VerificationError where the cubin is damaged.
+    Hashes are equal only if instructions, literals and relocations are, whatever else is in the file. Raises
+    VerificationError if the cubin is corrupt.
     """
     cubin = _open(view)
     wanted = (kernel.name for kernel in cubin.kernels.values() if kernel.name in names)
-    return hash_code(cubin.elf, {name: list(_pieces(cubin, name)) for name in wanted})
+    return code_hash.hash_code(cubin.elf, {name: list(_pieces(cubin, name)) for name in wanted})
 
 
 def _open(view: ByteView) -> _Cubin:
     elf = read_elf(view.part(0, view.size, "content", form=_FORM))
     if elf.machine != Machine.CUDA:
         raise elf.view.malformed(18, "machine", f"found {elf.machine}, expected 190 (EM_CUDA)")
-    sections = {section.name: section for section in reversed(elf.sections)}
     kernels: dict[str, tuple[int, ElfSymbol]] = {}
     undefined: dict[str, None] = {}
     for index, symbol in enumerate(elf.symbols(".symtab")):
@@ -140,13 +144,13 @@ def _open(view: ByteView) -> _Cubin:
                 undefined[symbol.name] = None
         elif symbol.is_function and symbol.other & _ENTRY:
             kernels.setdefault(symbol.name, (index, symbol))
-    return _Cubin(elf, sections, dict(kernels.values()), tuple(undefined))
+    return _Cubin(elf, dict(kernels.values()), tuple(undefined))
 
 
 def _is_needed(symbol: ElfSymbol) -> bool:
-    """Return whether another image, or the driver, has to define the symbol."""
+    """Return whether another image, or the CUDA driver, must define the symbol."""
     return (
-        symbol.info >> 4 == 1  # STB_GLOBAL; the weak ones are tables that nvlink makes
+        symbol.info >> 4 == 1  # STB_GLOBAL; weak undefined symbols are tables that nvlink creates
         and symbol.name != ""
         and not symbol.name.startswith(".nv.")
         and symbol.other & _ADDRESS_SPACE != _SHARED_SPACE
@@ -177,7 +181,7 @@ def _read_kernels(cubin: _Cubin) -> Iterator[DeviceKernel]:
 
 
 def _check_records_apart(cubin: _Cubin) -> None:
-    """Raise VerificationError where attribute sections overlap: reading each would take too long."""
+    """Raise VerificationError if attribute sections overlap, because reading each would take too long."""
     total = sum(
         section.size for name, section in cubin.sections.items() if name.startswith(".nv.info")
     )
@@ -186,7 +190,7 @@ def _check_records_apart(cubin: _Cubin) -> None:
 
 
 def _read_values(cubin: _Cubin) -> dict[tuple[int, int], int]:
-    """Return what `.nv.info` says: (attribute, index of the kernel's symbol) -> value."""
+    """Return the values in `.nv.info`: (attribute, index of the kernel's symbol) -> value."""
     section = cubin.sections.get(".nv.info")
     if section is None:
         return {}
@@ -225,7 +229,7 @@ def _read_records(cubin: _Cubin, kernel: str) -> _KernelRecords | None:
 
 
 def _parameters(records: _KernelRecords) -> tuple[KernelParameter, ...] | None:
-    """Return the parameters in their order; None where only their size altogether is stored."""
+    """Return the parameters in order; None if only their total size is stored."""
     if records.parameter_bytes and not records.parameters:
         return None
     return tuple(
@@ -243,7 +247,7 @@ def _shared_bytes(cubin: _Cubin, kernel: str) -> int:
 
 
 def _iterate_records(view: ByteView) -> Iterator[tuple[int, int, bytes]]:
-    """Return offset, attribute and value of each record in a section like `.nv.info` that is read."""
+    """Yield offset, attribute and value of each known record in a section such as `.nv.info`."""
     data = view.whole()
     offset = 0
     last = len(data) - 4
@@ -268,9 +272,9 @@ def _unpack(view: ByteView, layout: struct.Struct, offset: int, payload: bytes) 
 
 
 def _read_tool(elf: ElfFile) -> tuple[str, str]:
-    """Return the program that made the file with its release, and the options it was given."""
+    """Return the program that wrote the file, with its release, and its options."""
     if elf.abi_version < _SECOND_ABI:
-        # e_version is the release of CUDA there: 124 for 12.4.
+        # In this ABI, e_version is the CUDA release: 124 for 12.4.
         (release,) = elf.view.unpack(struct.Struct("<I"), 20, "version")
         return (f"CUDA {release // 10}.{release % 10}" if release > 1 else ""), ""
     for note in iterate_notes(elf):
@@ -286,9 +290,9 @@ def _read_tool(elf: ElfFile) -> tuple[str, str]:
 
 
 def _arch_suffix(cubin: _Cubin, options: str) -> str:
-    """Return `a` for code of one architecture only, `f` for that of a family, as sm_100f.
+    """Return `a` for architecture-specific code, `f` for family-specific code such as sm_100f.
 
-    Only the options of the program that made the file tell the family.
+    Only the options of the program that wrote the file distinguish the latter.
     """
     is_second = cubin.elf.abi_version >= _SECOND_ABI
     if cubin.elf.flags & _ACCELERATED[is_second] or _says_accelerated(cubin):
@@ -308,10 +312,10 @@ def _says_accelerated(cubin: _Cubin) -> bool:
     )
 
 
-def _pieces(cubin: _Cubin, kernel: str) -> Iterator[CodePiece]:
-    """Return the code of a kernel and its literals; bank 0 only makes room for its parameters."""
+def _pieces(cubin: _Cubin, kernel: str) -> Iterator[code_hash.CodePiece]:
+    """Yield the code of a kernel and its literals; constant bank 0 contains only space for the parameters."""
     literals = (f".nv.constant{bank}.{kernel}" for bank in range(1, 6))
     for name in (f".text.{kernel}", *literals):
         section = cubin.sections.get(name)
         if section is not None and section.type != SectionType.NOBITS:
-            yield CodePiece(section, 0, section.size)
+            yield code_hash.CodePiece(section, 0, section.size)

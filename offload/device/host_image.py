@@ -1,14 +1,14 @@
-"""Read ELF images for processors that host programs too: x86-64 and AArch64, of kind `openmp`.
+"""Read ELF images for CPUs, x86-64 and AArch64, of kind `openmp`.
 
-Such an image has no mark on its kernels: any global function may be one, and the entries of the host
-tell which are.
+Such an image does not mark its kernels: any global function may be one. The offload entries of the host
+identify them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from mlir_offload.offload.device.code_hash import CodePiece, hash_code
+from mlir_offload.offload.device import code_hash
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel
 from mlir_offload.offload.elf import ElfFile, ElfSymbol, Machine, read_elf
 from mlir_offload.offload.elf_note import read_compiler
@@ -19,9 +19,9 @@ _ARCHS = {Machine.X86_64: "x86_64", Machine.AARCH64: "aarch64"}
 
 
 def read_host_image(view: ByteView) -> DeviceCode:
-    """Read what an image for a host processor says of itself and of its global functions.
+    """Read a CPU image and its global functions.
 
-    Raises VerificationError where it is none, or is damaged.
+    Raises VerificationError if it is not such an image, or is corrupt.
     """
     elf = _open(view)
     symbols = list(elf.symbols(_table(elf)))
@@ -47,7 +47,7 @@ def read_host_image(view: ByteView) -> DeviceCode:
 
 
 def host_image_kernel_names(view: ByteView) -> tuple[str, ...]:
-    """Return the global functions of an image. Raises VerificationError where it is damaged."""
+    """Return the global functions of an image. Raises VerificationError if it is corrupt."""
     elf = _open(view)
     return tuple(symbol.name for symbol in _functions(elf.symbols(_table(elf))))
 
@@ -56,7 +56,9 @@ def hash_host_image_kernels(view: ByteView, names: Collection[str]) -> dict[str,
     """Return the SHA-256 of the code of those functions that the image defines."""
     elf = _open(view)
     wanted = (symbol for symbol in _functions(elf.symbols(_table(elf))) if symbol.name in names)
-    return hash_code(elf, {symbol.name: [CodePiece.of(elf, symbol)] for symbol in wanted})
+    return code_hash.hash_code(
+        elf, {symbol.name: [code_hash.CodePiece.of(elf, symbol)] for symbol in wanted}
+    )
 
 
 def _open(view: ByteView) -> ElfFile:
@@ -72,7 +74,7 @@ def _table(elf: ElfFile) -> str:
     return ".symtab" if elf.is_relocatable else ".dynsym"
 
 
-# Device functions that other files call, as the driver names them: no kernels.
+# The driver's prefix for device functions that other files call; they are not kernels.
 _DEVICE_FUNCTION = "mo.device."
 
 

@@ -1,4 +1,4 @@
-"""What a device image says of itself and of its kernels, whatever its format."""
+"""The properties of a device image and its kernels, independent of its format."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from msgspec import Struct
 
 
 class KernelParameter(Struct, frozen=True):
-    """One parameter: its place in the argument buffer in bytes; type and name as far as known.
+    """A kernel parameter: its byte offset and size in the argument buffer; type and name if known.
 
-    `type` is spelled as the format spells it (an LLVM type, a PTX type, an AMD value kind).
-    `is_hidden` marks what the runtime passes next to the user's arguments.
+    `type` is in the notation of the format (an LLVM type, a PTX type, an AMD value kind). `is_hidden` marks
+    arguments that the runtime passes in addition to the user's.
     """
 
     offset: int
@@ -20,15 +20,14 @@ class KernelParameter(Struct, frozen=True):
 
 
 class DeviceKernel(Struct, frozen=True):
-    """A kernel in a device image; None represents what the format does not tell.
+    """A kernel in a device image; None means that the format does not store the property.
 
-    `max_threads` bounds the threads of a block, `required_threads` fixes its three dimensions,
-    `min_blocks` asks for that many on a multiprocessor. `registers` are 32-bit registers per thread
-    (vector ones for AMD, whose scalar ones are `scalar_registers`), `max_registers` is what their
-    number was bounded by. `shared_bytes` is static workgroup memory, `local_bytes`
-    that of a thread. `subgroup_size` is the number of threads that run in step (a wavefront), where
-    the code depends on it. `code_bytes` is the size of the instructions; `code_sha256` is equal only
-    where the code is, '' where it was not computed.
+    `max_threads` limits the threads per block, `required_threads` fixes the three block dimensions, and
+    `min_blocks` is the requested number of blocks per multiprocessor. `registers` are 32-bit registers per
+    thread (for AMD vector registers; `scalar_registers` are the scalar ones), and `max_registers` is their
+    limit. `shared_bytes` is the static workgroup memory per block, `local_bytes` the private memory per
+    thread. `subgroup_size` is set if the code depends on it. `code_bytes` is the size of the instructions.
+    `code_sha256` is equal only if the code is, and empty if it was not computed.
     """
 
     name: str
@@ -47,12 +46,12 @@ class DeviceKernel(Struct, frozen=True):
 
 
 class DeviceCode(Struct, frozen=True):
-    """What one device image holds, read from its content alone.
+    """The properties of a device image, read from its content alone.
 
-    `form` is the format (`cubin`, `LLVM bitcode`, `PTX`, `AMDGPU code object`, `SPIR-V`, `ELF`).
-    `producer` is what wrote it as the file says, `llvm_major` the release where that is an LLVM.
-    `is_relocatable` says whether it is still to be linked (None: the question does not arise).
-    `undefined` are the device symbols that it needs from other images.
+    `form` is the format (`cubin`, `LLVM bitcode`, `PTX`, `AMDGPU code object`, `SPIR-V`, `ELF`). `producer`
+    is the tool that the file names as its producer, `llvm_major` its release if it is LLVM. `is_relocatable`
+    is whether the image must still be linked (None: not applicable). `undefined` are the device symbols that
+    other images must define.
     """
 
     form: str
@@ -65,5 +64,5 @@ class DeviceCode(Struct, frozen=True):
     undefined: tuple[str, ...] = ()
 
     def kernel(self, name: str) -> DeviceKernel | None:
-        """Return the kernel of that name, or None where the image does not define it."""
+        """Return the kernel of that name; None if the image does not define it."""
         return next((kernel for kernel in self.kernels if kernel.name == name), None)

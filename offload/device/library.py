@@ -1,4 +1,4 @@
-"""Bitcode libraries that kernels call, checked before any tool reads them."""
+"""Bitcode libraries that kernels call; they are checked before any tool reads them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class _Library(Struct, frozen=True):
 
 
 def check_library(path: Path, target: Target, consumer: int) -> None:
-    """Raise CompatibilityError where a library is not for the target, or not for this LLVM.
+    """Raise CompatibilityError if a library is for another target or cannot be read by this LLVM.
 
-    Raises InputOutputError where it cannot be read, VerificationError where it is damaged.
+    Raises InputOutputError if it cannot be read, VerificationError if it is corrupt.
     """
     library = _read_library(path)
     _check_producer(path, library.producer, consumer)
@@ -36,13 +36,13 @@ def check_library(path: Path, target: Target, consumer: int) -> None:
     wrong = next((arch for arch in library.archs if not kind.runs(arch, target.arch)), None)
     if wrong is not None:
         msg = f"{path} is made for {wrong}: kernels for {target} cannot call it"
-        hint = f"compile it for {target}, or give it for its own: --device-lib={wrong}={path}"
+        hint = f"compile it for {target}, or pass it for that target: --device-lib={wrong}={path}"
         raise CompatibilityError(msg, hint=hint, location=str(path))
 
 
 @cache
 def _read_library(path: Path) -> _Library:
-    """Return what a library says of itself: it is asked for each device module and target."""
+    """Return the properties of a library, cached because they are needed for each device module and target."""
     with open_view(path) as view:
         form = image_form_of(view.head(FORM_BYTES))
         if form is not ImageForm.BITCODE:
@@ -54,7 +54,7 @@ def _read_library(path: Path) -> _Library:
 
 
 def defined_functions(path: Path) -> tuple[str, ...]:
-    """Return the functions that a library defines for others. Raises VerificationError as above."""
+    """Return the externally visible functions of a library. Raises VerificationError if it is corrupt."""
     with open_view(path) as view:
         symbols = read_bitcode(view).symbols
     return tuple(
@@ -78,7 +78,7 @@ def _check_triple(path: Path, triple: str, target: Target) -> None:
     machine, wanted = triple.partition("-")[0], target.triple.partition("-")[0]
     if machine and machine != wanted:
         msg = f"{path} is bitcode for {triple}: kernels for {target} cannot call it"
-        hint = f"compile it with --target={target.triple}, or name whom it is for: --device-lib=KIND={path}"
+        hint = f"compile it with --target={target.triple}, or name its target: --device-lib=KIND={path}"
         raise CompatibilityError(msg, hint=hint, location=str(path))
 
 

@@ -1,6 +1,6 @@
-"""Read PTX, NVIDIA's assembly text (PTX ISA, "Directives"): its header and its kernels.
+"""Read PTX, NVIDIA's assembly language (PTX ISA, "Directives"): its header and its kernels.
 
-Only declarations are read; instructions are passed over, whatever they are.
+Only declarations are parsed; instructions are skipped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mlir_offload.toolchain.byte_view import ByteView
 
 _FORM = "PTX"
 _TRIPLES = {64: "nvptx64-nvidia-cuda", 32: "nvptx-nvidia-cuda"}
-# What may precede the first directive: what made the text says so there.
+# The largest preamble before the first directive, which consists of comments of the producer.
 _LONGEST_PREAMBLE = 1 << 16
 _PREAMBLE = re.compile(rb"(?:\s++|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")
 _COMMENT_LINE = re.compile(rb"//[ \t]*+([^\n]*+)")
@@ -25,7 +25,7 @@ _TOOL_RELEASE = "Cuda compilation tools"
 
 
 class _Bounds(Struct):
-    """What a kernel says of its launches."""
+    """The launch bounds of a kernel."""
 
     maxntid: tuple[int, int, int] | None = None
     reqntid: tuple[int, int, int] | None = None
@@ -34,7 +34,7 @@ class _Bounds(Struct):
 
 
 class _Module(Struct):
-    """What has been found so far."""
+    """The declarations found so far."""
 
     version: str = ""
     target: str = ""
@@ -45,17 +45,17 @@ class _Module(Struct):
 
 
 def is_ptx(view: ByteView) -> bool:
-    """Return whether the bytes are PTX: the first directive is `.version`, comments aside."""
+    """Return whether the bytes are PTX: after comments, the first directive is `.version`."""
     head = view.head(_LONGEST_PREAMBLE)
     match = _PREAMBLE.match(head)
     return match is not None and head.startswith(b".version", match.end())
 
 
 def read_ptx(view: ByteView) -> DeviceCode:
-    """Read what PTX says of itself and of its kernels, holding the text in memory.
+    """Read PTX and its kernels, holding the text in memory.
 
-    The memory of a block that counts is what the kernel declares within itself. Raises
-    VerificationError where it is not PTX, or ends within a declaration.
+    The workgroup memory of a kernel is what its body declares. Raises VerificationError if the text is not
+    PTX, or ends in a declaration.
     """
     module = _read_module(view)
     return DeviceCode(
@@ -69,7 +69,7 @@ def read_ptx(view: ByteView) -> DeviceCode:
 
 
 def ptx_kernel_names(view: ByteView) -> tuple[str, ...]:
-    """Return the kernels that PTX defines. Raises VerificationError where it is damaged."""
+    """Return the kernels that PTX defines. Raises VerificationError if it is corrupt."""
     return tuple(_read_module(view).kernels)
 
 
@@ -80,14 +80,14 @@ def _read_module(view: ByteView) -> _Module:
     is_extern = False
     while mark := scanner.landmark():
         if mark == "{" and (end := scanner.plain_body_end()) >= 0:
-            # An initial value, or a section of debug information.
+            # An initializer, or a section of debug information.
             scanner.leave_body(end)
         elif mark in "{}":
             depth += 1 if mark == "{" else -1
             if depth < 0:
                 raise scanner.malformed(field="brace", reason="it closes nothing")
         elif depth == 0:
-            # The linkage stands right before what it belongs to.
+            # The linkage directive immediately precedes its declaration.
             _read_declaration(scanner, module, mark, is_extern=is_extern)
             is_extern = mark == ".extern"
     if not module.version or not module.target:
@@ -101,7 +101,7 @@ def _read_declaration(scanner: PtxScanner, module: _Module, mark: str, *, is_ext
     if mark == ".version":
         module.version = scanner.required_token(mark)
     elif mark == ".target":
-        # The first of the list is the architecture; the version comes before.
+        # The first word of the list is the architecture.
         module.target = module.target or scanner.required_token(mark)
     elif mark == ".address_size":
         module.address_bits = scanner.number(mark)
@@ -111,7 +111,7 @@ def _read_declaration(scanner: PtxScanner, module: _Module, mark: str, *, is_ext
         variable, _ = read_variable(scanner, (";", "=", ","))
         if not is_extern:
             module.defined.add(variable.name)
-        elif mark != ".shared":  # whose size the launch tells
+        elif mark != ".shared":  # extern .shared: its size is passed at launch
             module.external[variable.name] = None
 
 
@@ -140,7 +140,7 @@ def _read_function(
 
 
 def _function_name(scanner: PtxScanner) -> str:
-    """Return the name of a function, past what it returns and its attributes."""
+    """Return the name of a function, skipping its return value and attributes."""
     while (word := scanner.required_token("function name")).startswith((".", "(")):
         if word == "(":
             scanner.skip_group()
@@ -174,7 +174,7 @@ def _read_bound(scanner: PtxScanner, word: str, bounds: _Bounds) -> None:
 
 
 def _read_body(scanner: PtxScanner, name: str) -> int:
-    """Return the workgroup memory that a function declares within its body, in bytes."""
+    """Return the workgroup memory that the body of a function declares, in bytes."""
     shared = 0
     end = scanner.plain_body_end()
     if end >= 0:
@@ -195,7 +195,7 @@ def _read_body(scanner: PtxScanner, name: str) -> int:
 
 
 def _with_variable(scanner: PtxScanner, end: int) -> int:
-    """Return where the memory of a block ends with one more variable, whose declaration comes next."""
+    """Return the end of the workgroup memory after the variable declared next, in bytes."""
     variable, _ = read_variable(scanner, (";", "=", ","))
     return place_after(end, variable) + variable.size_bytes
 
@@ -216,7 +216,7 @@ def _kernel(
 
 
 def _producer(view: ByteView) -> str:
-    """Return what made the text, as its first comments say."""
+    """Return the producer of the text, from its first comments."""
     head = view.head(_LONGEST_PREAMBLE)
     match = _PREAMBLE.match(head)
     preamble = match[0] if match else b""

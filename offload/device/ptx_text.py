@@ -1,4 +1,4 @@
-"""Read the text of PTX piece by piece: directives, tokens, declarations of variables."""
+"""Tokenize PTX: directives, tokens, variable declarations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from msgspec import Struct
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import VerificationError
 
-# Where declarations begin and bodies end. A directive is distinguished from a part of an instruction, as in
-# `ld.shared.f32`, by what precedes it.
+# The starts of declarations, and braces. The preceding character distinguishes a directive from a part of an
+# instruction such as `ld.shared.f32`.
 _LANDMARK = re.compile(
     rb"//[^\n]*|/\*|\"[^\"\n]*\"?|[{}]"
     rb"|\.(?<![\w$%.]\.)(?:version|target|address_size|extern|entry|func|global|const|shared)\b"
 )
-# A brace behind a comment or quote on its line, or within a comment of several lines, may be none. Patterns
-# that begin with one character are found much faster than a pattern of both, or than `/*`.
+# A brace after a comment or quote on its line, or inside a comment of several lines, may not be a token.
+# Patterns that begin with one character are much faster to search than a pattern of both, or than `/*`.
 _HIDDEN_BRACES = (re.compile(rb"/(?:/[^\n{}]*+[{}]|\*)"), re.compile(rb"\"[^\n{}]*+[{}]"))
 _DECLARED_SHARED = re.compile(rb"\.shared\b(?<![\w$%.]\.shared)")
 _TOKEN = re.compile(rb"\s+|//[^\n]*|/\*|\"[^\"\n]*\"?|\.?[\w$%][\w$.]*+(?:::\w++)*+|.")
@@ -31,14 +31,14 @@ _TYPE_BYTES = {
     ".b32": 4, ".u32": 4, ".s32": 4, ".f32": 4, ".f16x2": 4, ".bf16x2": 4,
     ".b64": 8, ".u64": 8, ".s64": 8, ".f64": 8,
     ".b128": 16,
-    # A texture, sampler or surface is bound to its reference, not passed with the arguments.
+    # A texture, sampler or surface is bound to its reference, not passed as an argument.
     ".texref": 0, ".samplerref": 0, ".surfref": 0,
 }  # fmt: skip
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 
 
 class PtxVariable(Struct, frozen=True):
-    """A variable or parameter: its name, type, size and alignment; `size_bytes` is 0 for `d[]`."""
+    """A variable or parameter: its name, type, size and alignment in bytes; `size_bytes` is 0 for `d[]`."""
 
     name: str
     type: str
@@ -47,12 +47,12 @@ class PtxVariable(Struct, frozen=True):
 
 
 class PtxScanner:
-    """A position in the text that only moves forward, so that reading is linear in its length."""
+    """A position in the text that only moves forward, so that parsing is linear in its length."""
 
     __slots__ = ("_data", "_place", "view")
 
     def __init__(self, view: ByteView) -> None:
-        """Read the text; NULs behind it, which fat binaries add, do not belong to it."""
+        """Read the text, without the trailing NULs that fat binaries add."""
         data = view.whole()
         self.view = view
         self._data = data.rstrip(b"\0") if data.endswith(b"\0") else data
@@ -65,9 +65,9 @@ class PtxScanner:
         return text
 
     def plain_body_end(self) -> int:
-        """Return where the brace is that ends the body just entered; -1 where only tokens tell.
+        """Return the position of the brace that ends the body just entered; -1 if it must be tokenized.
 
-        Counting braces takes far less time than reading what is between them.
+        Counting braces takes far less time than tokenizing the text between them.
         """
         data, place, depth = self._data, self._place, 1
         end = place
@@ -81,14 +81,14 @@ class PtxScanner:
         return -1 if is_hidden else end
 
     def next_shared(self, end: int) -> bool:
-        """Move behind the next `.shared` of a declaration before `end`; say whether there is one."""
+        """Move past the next `.shared` of a declaration before `end`; return whether there is one."""
         match = _DECLARED_SHARED.search(self._data, self._place, end)
         if match is not None:
             self._place = match.end()
         return match is not None
 
     def leave_body(self, end: int) -> None:
-        """Move behind the brace of a body that ends there."""
+        """Move past the brace of a body that ends there."""
         self._place = end + 1
 
     def token(self) -> str:
@@ -103,7 +103,7 @@ class PtxScanner:
         return word
 
     def number(self, field: str) -> int:
-        """Return the number that comes next. Raises VerificationError where none does."""
+        """Return the number that follows. Raises VerificationError if none does."""
         return self.parse_number(self.required_token(field), field)
 
     def parse_number(self, word: str, field: str) -> int:
@@ -119,26 +119,26 @@ class PtxScanner:
             raise self.malformed(field=field, reason=f"'{digits}' is not a number") from error
 
     def dimensions(self, field: str) -> tuple[int, int, int]:
-        """Return up to three numbers that come next; what is left out is 1."""
+        """Return up to three numbers that follow; the default is 1."""
         x = self.number(field)
         y = self.number(field) if self._skip_comma() else 1
         z = self.number(field) if self._skip_comma() else 1
         return x, y, z
 
     def skip_past(self, end: str) -> None:
-        """Move behind a token."""
+        """Move past a token."""
         while self.required_token(end) != end:
             pass
 
     def skip_group(self) -> None:
-        """Move behind the bracket that closes the one just read."""
+        """Move past the bracket that closes the one just read."""
         depth = 1
         while depth:
             word = self.required_token("bracket")
             depth += (word in "([") - (word in ")]")
 
     def malformed(self, *, field: str, reason: str) -> VerificationError:
-        """Return the error that names the present position."""
+        """Return an error at the current position."""
         return self.view.malformed(min(self._place, self.view.size), field, reason)
 
     def _skip_comma(self) -> bool:
@@ -149,7 +149,7 @@ class PtxScanner:
         return False
 
     def _next(self, pattern: re.Pattern[bytes]) -> str:
-        """Return the next match that is neither a comment nor white space; empty at the end."""
+        """Return the next match that is not a comment or white space; empty at the end."""
         while (match := pattern.search(self._data, self._place)) is not None:
             self._place = match.end()
             text = match[0]
@@ -167,13 +167,13 @@ class PtxScanner:
 
 
 def read_variable(scanner: PtxScanner, ends: Collection[str]) -> tuple[PtxVariable, str]:
-    """Read a declaration behind its state space, and the token of `ends` that it ends with.
+    """Read a declaration after its state space, and the token of `ends` that ends it.
 
-    Raises VerificationError where it has no type or no name.
+    Raises VerificationError if it has no type or no name.
     """
     name = kind = ""
     vector, count, alignment = 1, 1, 0
-    is_pointee = False  # what follows `.ptr` tells of the memory that is pointed to
+    is_pointee = False  # the attributes after `.ptr` describe the memory that is pointed to
     while (word := scanner.required_token("variable")) not in ends:
         if word == ".align":
             number = scanner.number("alignment")
@@ -193,12 +193,12 @@ def read_variable(scanner: PtxScanner, ends: Collection[str]) -> tuple[PtxVariab
 
 
 def place_after(end: int, variable: PtxVariable) -> int:
-    """Return where a variable lies that comes behind others, which end at `end`."""
+    """Return the offset of a variable after others that end at `end`."""
     return -(-end // variable.alignment) * variable.alignment
 
 
 def _read_extent(scanner: PtxScanner) -> int:
-    """Return the number of elements in brackets; 0 where the launch tells it."""
+    """Return the number of elements in brackets; 0 for `[]`, whose size is passed at launch."""
     word = scanner.required_token("extent")
     if word == "]":
         return 0

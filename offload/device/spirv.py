@@ -32,7 +32,7 @@ _TRIPLES = {
     1: "spirv32-unknown-unknown",
     2: "spirv64-unknown-unknown",
 }
-# Who is registered in SPIRV-Headers, `include/spirv/spir-v.xml`, and makes compute kernels.
+# The generators of compute kernels that are registered in SPIRV-Headers, `include/spirv/spir-v.xml`.
 _GENERATORS = {
     6: "Khronos LLVM/SPIR-V Translator",
     7: "Khronos SPIR-V Tools Assembler",
@@ -41,7 +41,7 @@ _GENERATORS = {
     22: "LLVM MLIR SPIR-V Serializer",
     43: "LLVM SPIR-V Backend",
 }
-_LLVM_BACKEND = 43  # whose version is the major release of LLVM
+_LLVM_BACKEND = 43  # its version is the major release of LLVM
 
 
 class Op(IntEnum):
@@ -60,7 +60,7 @@ _INTERESTING = frozenset(Op) | SpirvTypes.OPERATIONS
 
 
 class _Function(Struct):
-    """A function: its type, the ids of its parameters, the words that it takes."""
+    """A function: its type, the IDs of its parameters, and its range of words."""
 
     type: int
     parameters: list[int]
@@ -69,7 +69,7 @@ class _Function(Struct):
 
 
 class _Module(Struct):
-    """What has been found so far; functions, parameters and types go by their ids."""
+    """The declarations found so far; functions, parameters and types are identified by their IDs."""
 
     types: SpirvTypes
     addressing: int = 0
@@ -83,22 +83,22 @@ class _Module(Struct):
 
 
 def is_spirv(view: ByteView) -> bool:
-    """Return whether the bytes are SPIR-V, in either order of bytes."""
+    """Return whether the bytes begin with the magic of SPIR-V, in either byte order."""
     return view.head(_WORD) in (_MAGIC_LITTLE, _MAGIC_BIG)
 
 
 def read_spirv(view: ByteView) -> DeviceCode:
-    """Read what a SPIR-V module says of itself and of its kernels, holding it in memory.
+    """Read a SPIR-V module and its kernels, holding it in memory.
 
     `arch` is the version of SPIR-V, spelled as in LLVM's triples (`v1.4`). SPIR-V passes parameters
-    one by one: their offsets are those that they would have as members of a struct. Raises
-    VerificationError where it is not SPIR-V, or an instruction does not fit in it.
+    individually; their offsets are those of the members of a corresponding struct. Raises VerificationError
+    if it is not SPIR-V, or if an instruction exceeds its end.
     """
     view = view.part(0, view.size, "content", form=_FORM)
     words = _read_words(view)
     module = _read_module(view, words)
     tool, release = words[2] >> 16, words[2] & 0xFFFF
-    # The back end of LLVM imports the variables that each device has.
+    # The LLVM backend imports the built-in variables, which every device defines.
     undefined = [name for key, name in module.imports.items() if key not in module.built_in]
     return DeviceCode(
         form=_FORM,
@@ -113,7 +113,7 @@ def read_spirv(view: ByteView) -> DeviceCode:
 
 
 def spirv_kernel_names(view: ByteView) -> tuple[str, ...]:
-    """Return the kernels that a module defines. Raises VerificationError where it is damaged."""
+    """Return the kernels that a module defines. Raises VerificationError if it is corrupt."""
     view = view.part(0, view.size, "content", form=_FORM)
     module = _read_module(view, _read_words(view))
     return tuple(module.names[function] for function in module.functions)
@@ -194,7 +194,7 @@ def _read_decoration(
 
 
 def _text(words: Sequence[int]) -> tuple[str, Sequence[int]]:
-    """Return a literal string, which a zero byte ends, and the words behind it."""
+    """Return a NUL-terminated literal string, and the words after it."""
     for index, word in enumerate(words):
         if not all(word.to_bytes(_WORD, "little")):
             data = b"".join(part.to_bytes(_WORD, "little") for part in words[: index + 1])
@@ -218,7 +218,7 @@ def _kernels(module: _Module) -> Iterator[DeviceKernel]:
 
 
 def _parameters(module: _Module, function: _Function) -> tuple[KernelParameter, ...] | None:
-    """Return the parameters; None where the size of one is up to the device, as that of an image."""
+    """Return the parameters; None if the size of one depends on the device, such as that of an image."""
     found = []
     end = 0
     types = module.types.functions.get(function.type)

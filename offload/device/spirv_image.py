@@ -1,4 +1,4 @@
-"""What must hold of SPIR-V before it is linked: its kernels are there, and take what the host passes."""
+"""Check SPIR-V before it is linked: its kernels exist and match the arguments that the host passes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _VECTOR = re.compile(r"<(\d+) x (\w+)>")
 def check_spirv_kernels(
     view: ByteView, expected: Mapping[str, Sequence[str]], *, location: str = ""
 ) -> None:
-    """Raise VerificationError where a kernel is missing or has other parameters than these IR types.
+    """Raise VerificationError if a kernel is missing or its parameters do not match these IR types.
 
-    One more parameter is dynamic shared memory, whose size the runtime passes.
+    One additional parameter is allowed: dynamic workgroup memory, whose size the runtime passes.
     """
     found = {kernel.name: kernel for kernel in read_spirv(view).kernels}
     for name, types in expected.items():
         fault = _fault(found.get(name), types)
         if fault:
-            msg = f"kernel '{name}' {fault} in the SPIR-V that was made of it"
+            msg = f"kernel '{name}' {fault} in the generated SPIR-V"
             raise VerificationError(msg, hint="report this with the input", location=location)
 
 

@@ -1,4 +1,4 @@
-"""The types of a SPIR-V module, and how large values of them are in memory."""
+"""The types of a SPIR-V module, and the sizes of their values in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STORAGE_CLASSES = {
 
 
 class TypeOp(IntEnum):
-    """The instructions that types are made of (`OpType...`, `OpConstant`)."""
+    """The instructions that declare types and their constants (`OpType...`, `OpConstant`)."""
 
     INT = 21
     FLOAT = 22
@@ -46,7 +46,7 @@ _OPAQUE_TYPES = {
 
 
 class SpirvType(NamedTuple):
-    """A type as SPIR-V spells it; the size is None where the device decides. `pointee` is an id."""
+    """A type as SPIR-V spells it. The size is None if the device determines it; `pointee` is an ID."""
 
     name: str
     size_bytes: int | None
@@ -58,9 +58,9 @@ _UNKNOWN = SpirvType("", None)
 
 
 class SpirvTypes(Struct):
-    """The types found so far, by id: each refers to earlier ones only, so that one pass is enough.
+    """The types found so far, by ID; each refers only to earlier ones, so one pass is sufficient.
 
-    `pointer_bytes` and `packed` (the ids of structs without padding) are reported before any type.
+    `pointer_bytes` and `packed` (the IDs of structs without padding) must be set before any type is read.
     """
 
     OPERATIONS: ClassVar[frozenset[int]] = frozenset(TypeOp)
@@ -72,18 +72,18 @@ class SpirvTypes(Struct):
     _constants: dict[int, int] = field(default_factory=dict)
 
     def get(self, number: int) -> SpirvType:
-        """Return the type of an id; one of unknown size where there is none."""
+        """Return the type of an ID; a type of unknown size if there is none."""
         return self._types.get(number, _UNKNOWN)
 
     def read(self, operation: int, operands: Sequence[int]) -> None:
-        """Take an instruction of `OPERATIONS`; one that lacks operands defines nothing."""
+        """Read an instruction of `OPERATIONS`; one that lacks operands defines nothing."""
         match operation, *operands:
             case TypeOp.INT, number, width, _:
                 self._add_scalar(number, f"OpTypeInt {width}", width)
             case TypeOp.FLOAT, number, width, *_:
                 self._add_scalar(number, f"OpTypeFloat {width}", width)
             case TypeOp.VECTOR, number, element, count:
-                # A vector of three takes the place of one of four (OpenCL C, 6.1.5).
+                # A vector of three elements has the size of one of four (OpenCL C, 6.1.5).
                 self._add_vector(number, element, count + (count == 3))  # noqa: PLR2004
             case TypeOp.ARRAY, number, element, length:
                 self._add_array(number, element, self._constants.get(length))
@@ -128,7 +128,7 @@ class SpirvTypes(Struct):
 
 
 def aligned(place: int, alignment: int) -> int:
-    """Return the first multiple of the alignment that is not before the place."""
+    """Return the first multiple of the alignment that is not below `place`."""
     return -(-place // alignment) * alignment
 
 

@@ -1,4 +1,4 @@
-"""Which functions a device image defines for other images of its target, and which it calls of them."""
+"""The functions that a device image defines for other images of its target, and those that it calls."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _LOCAL = frozenset({"internal", "private"})
 
 
 class DeviceSymbols(Struct, frozen=True):
-    """What an image gives to the device link, and what it asks of it."""
+    """The defined and undefined symbols of an image in the device link."""
 
     defined: frozenset[str] = frozenset()
     undefined: frozenset[str] = frozenset()
 
 
 def read_device_symbols(view: ByteView) -> DeviceSymbols:
-    """Return the functions of bitcode or an object; none of another format.
+    """Return the functions of bitcode or an object; none for another format.
 
-    Raises VerificationError where the image is damaged.
+    Raises VerificationError if the image is corrupt.
     """
     head = view.head(len(ELF_MAGIC))
     if is_bitcode(head):

@@ -1,4 +1,4 @@
-"""What a file holds of offloading, whatever it is, and what is wrong with it."""
+"""The offload data in a file of any format, and its problems."""
 
 from mlir_offload.toolchain import load_on_use
 

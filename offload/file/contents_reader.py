@@ -1,8 +1,7 @@
-"""Read all that a file holds of offloading, whatever its format; what is damaged becomes a problem.
+"""Read all offload data in a file of any format; corrupt data is reported as a problem.
 
-One pass over the file: containers within containers are entered up to a depth, every image is
-looked at once and let go. Only an image that is stored compressed is held in memory, while it is
-looked at.
+The file is read in one pass: nested containers are entered up to a depth limit, and every image is read once.
+Only an image that is stored compressed is held in memory, while it is read.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ _SCANS = {
 }
 _DEVICE_TRIPLES = ("nvptx", "amdgcn", "r600", "spir")
 _IMAGE_FORMS = (FileForm.DEVICE_ELF, FileForm.PTX, FileForm.SPIRV)
-# LLVM IR for LTO: of -ffat-lto-objects, and of -fembed-bitcode and rustc.
+# LLVM IR for LTO, from -ffat-lto-objects, and from -fembed-bitcode and rustc.
 _HOST_BITCODE_SECTIONS = frozenset({".llvm.lto", ".llvmbc"})
 _FOREIGN = {FileForm.PE: read_pe, FileForm.COFF: read_coff, FileForm.MACH_O: read_mach_o}
 _NOT_INSPECTED = {
@@ -85,10 +84,9 @@ _NOT_INSPECTED = {
 
 
 def read_contents(path: Path, *, with_hashes: bool = False, with_code_hashes: bool = False) -> Part:
-    """Read what a file holds, with the hash of each image, or that of each kernel's code too.
+    """Read the offload data in a file; optionally hash each image, or the code of each kernel.
 
-    Raises InputOutputError where the file cannot be read; what is damaged in it is a problem of the
-    result.
+    Raises InputOutputError if the file cannot be read. Corrupt data is reported as a problem in the result.
     """
     with open_view(path) as view:
         return read_contents_of(
@@ -99,33 +97,33 @@ def read_contents(path: Path, *, with_hashes: bool = False, with_code_hashes: bo
 def read_contents_of(
     view: ByteView, name: str, *, with_hashes: bool = False, with_code_hashes: bool = False
 ) -> Part:
-    """Read what a view of a whole file holds, as `read_contents` does."""
+    """Read the offload data in a view of a complete file, as `read_contents` does."""
     limit = inflation_limit(view.size)
     reader = _Reader(limit, with_hashes=with_hashes, with_code_hashes=with_code_hashes)
     return reader.part(view, name, 0)
 
 
 def visit_images(path: Path, visit: Visit) -> None:
-    """Call `visit` with each image of a file and its content, which lasts no longer than the call.
+    """Call `visit` with each image of a file and its content, which is valid only during the call.
 
-    They come in the order of `read_contents`; their kernels are not looked at. Raises
-    InputOutputError where the file cannot be read.
+    The images come in the order of `read_contents`; their kernels are not read. Raises InputOutputError if
+    the file cannot be read.
     """
     with open_view(path) as view:
         _Reader(inflation_limit(view.size), visit=visit).part(view, str(path), 0)
 
 
 def visit_contents(view: ByteView, name: str, visit: Visit, visit_part: VisitPart) -> Part:
-    """Call `visit` as `visit_images` does, and `visit_part` with the file or each member of it.
+    """Call `visit` as `visit_images` does, and `visit_part` with the file and each member of it.
 
-    Returns what the file holds, its images without what their content says.
+    Returns the contents of the file, without properties that are read from the content of images.
     """
     reader = _Reader(inflation_limit(view.size), visit=visit, visit_part=visit_part)
     return reader.part(view, name, 0)
 
 
 class _Reader(Struct):
-    """Counts the images of one file, and the work that it makes, while it goes through its parts."""
+    """Reads the parts of one file; counts its images and limits the bytes that they inflate to."""
 
     inflatable: int
     with_hashes: bool = False
@@ -136,7 +134,7 @@ class _Reader(Struct):
     opened: set[Path] = field(default_factory=set)
 
     def part(self, view: ByteView, name: str, depth: int) -> Part:
-        """Return what a file or a member holds."""
+        """Return the contents of a file or a member."""
         form = file_form(view)
         part = Part(name, form, view.size, file_offset(view))
         problems = Problems([])
@@ -176,7 +174,7 @@ class _Reader(Struct):
         return part
 
     def _foreign_object(self, part: Part, view: ByteView, problems: Problems, depth: int) -> Part:
-        """Return what a file for Windows or macOS holds; its offload entries are not read."""
+        """Return the contents of a file for Windows or macOS; its offload entries are not read."""
         file = _FOREIGN[FileForm(part.form)](view)
         images: list[Image] = []
         sections: list[Section] = []
@@ -211,7 +209,7 @@ class _Reader(Struct):
         return replace(part, members=self._members(view, problems, depth))
 
     def _mob(self, part: Part, view: ByteView, _: Problems, depth: int) -> Part:
-        """Return what a bundle for another machine holds, where it is what its manifest says."""
+        """Return the contents of a `.mob` bundle, after verifying it against its manifest."""
         members = mob_archive.read_archive(view)
         manifest = mob_manifest.read_manifest(members, view.location)
         names = [name for unit in manifest.units for name in unit.files] if depth < _DEEPEST else []
@@ -230,11 +228,11 @@ class _Reader(Struct):
             problem = Problem(ProblemKind.UNREADABLE, f"cannot read {member.file}: {error}")
             return Part(name, FileForm.UNKNOWN, 0, None, problems=(problem,))
         reason = ""
-        # A library may name any file of the machine; those next to it are its own.
+        # A thin archive may name any file of the host; only those below its directory belong to it.
         if not file.is_relative_to(folder):
-            reason = "it lies outside the library's directory"
+            reason = "it is outside the library's directory"
         elif file in self.opened:
-            reason = "the library names it once more"
+            reason = "the library names it more than once"
         if reason:
             msg = f"{member.file} was not opened: {reason}"
             problem = Problem(ProblemKind.UNREADABLE, msg, "inspect that file itself")
@@ -243,7 +241,7 @@ class _Reader(Struct):
         return self._named_file(file, name, depth)
 
     def _named_file(self, file: Path, name: str, depth: int) -> Part:
-        """Return what a file holds that a thin archive names."""
+        """Return the contents of a file that a thin archive names."""
         try:
             with open_view(file) as view:
                 return self.part(view, name, depth + 1)
@@ -275,7 +273,7 @@ class _Reader(Struct):
         return replace(with_entries, images=tuple(images))
 
     def _llvm_ir(self, part: Part, view: ByteView, problems: Problems, depth: int) -> Part:
-        """Return what a module holds: it is a device image itself, or a host that embeds some."""
+        """Return the contents of a module: it is a device image itself, or a host module that may embed some."""
         text = HostText(view) if part.form == FileForm.LLVM_IR else None
         triples = (text.triple,) if text else read_bitcode_triples(view)
         if any(map(is_device_triple, triples)):
@@ -305,7 +303,7 @@ class _Reader(Struct):
         return replace(image, problems=problems.finished())
 
     def _spend(self, image: Image) -> None:
-        """Raise VerificationError where the images would inflate to more than is allowed in all."""
+        """Raise VerificationError if the images would inflate to more than the limit for the file."""
         if image.compression:
             self.inflatable -= image.size_bytes
             if self.inflatable < 0:
@@ -317,7 +315,7 @@ class _Reader(Struct):
         image = replace(image, form=form, size_bytes=content.size)
         if not self.with_hashes:
             return self._entered(image, content, problems, depth)
-        # The digest is computed next to the reading: hashlib lets other threads run.
+        # The digest is computed in parallel, because hashlib releases the GIL.
         digest = _Digest(content)
         try:
             image = self._entered(image, content, problems, depth)
@@ -344,12 +342,12 @@ class _Reader(Struct):
 
 
 def is_device_triple(triple: str) -> bool:
-    """Return whether code for a triple runs on a device only."""
+    """Return whether a triple is for devices only."""
     return triple.startswith(_DEVICE_TRIPLES)
 
 
 def _described(image: Image, code: DeviceCode) -> Image:
-    """Return the image with what its content says; of a bare one that is all there is."""
+    """Return the image with the properties read from its content; they do not override its container's."""
     image = replace(image, form=code.form, code=code)
     if image.container is not None:
         return image
@@ -367,15 +365,15 @@ def _named_after_image(part: Part) -> Part:
 
 
 def _too_deep() -> Problem:
-    msg = f"containers within containers are opened {_DEEPEST} deep only"
+    msg = f"nested containers are only read {_DEEPEST} levels deep"
     return Problem(ProblemKind.UNSUPPORTED, msg)
 
 
 class _Digest:
-    """The SHA-256 of an image; that of a large one is computed in a thread of its own."""
+    """The SHA-256 of an image; for a large image, it is computed in a separate thread."""
 
     def __init__(self, view: ByteView) -> None:
-        """Begin."""
+        """Start the computation."""
         self._view = view
         self._hash = hashlib.sha256()
         self._error: MlirOffloadError | None = None
@@ -385,7 +383,7 @@ class _Digest:
             self._thread.start()
 
     def result(self) -> str:
-        """Return the digest when it is there. Raises what reading the image raised."""
+        """Return the digest, after waiting for it. Raises any error of reading the image."""
         if self._thread is None:
             self._update()
         else:

@@ -1,4 +1,4 @@
-"""Collect what is wrong with a file while it is read, so that one fault does not hide the others."""
+"""Collect the problems of a file while it is read, so that one does not hide the others."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _MOST_PROBLEMS = 100
 
 
 class Problems(Struct):
-    """The problems of one part or image, as they are met; their number is bounded."""
+    """The problems of one part or image, in the order found; their number is limited."""
 
     found: list[Problem]
     left_out: int = 0
 
     def report(self, error: MlirOffloadError) -> None:
-        """Keep an error as a problem."""
+        """Add an error as a problem."""
         self.add(as_problem(error))
 
     def add(self, problem: Problem) -> None:
-        """Keep a problem, unless there are too many already."""
+        """Add a problem, unless the limit is reached."""
         if len(self.found) < _MOST_PROBLEMS:
             self.found.append(problem)
         else:
             self.left_out += 1
 
     def finished(self) -> tuple[Problem, ...]:
-        """Return the problems, and how many more there were."""
+        """Return the problems, and a last one with the number of those left out."""
         if not self.left_out:
             return tuple(self.found)
         more = Problem(ProblemKind.DAMAGED, f"{self.left_out} more problems are not shown")
@@ -36,7 +36,7 @@ class Problems(Struct):
 
 
 def as_problem(error: MlirOffloadError) -> Problem:
-    """Return an error of a reader as a problem of what it read."""
+    """Return the problem for an error of a reader."""
     kind = ProblemKind.DAMAGED
     if isinstance(error, CompatibilityError):
         kind = ProblemKind.UNSUPPORTED

@@ -1,4 +1,4 @@
-"""What is wrong with a file as a whole: kernels that no image holds, images that a link would lose."""
+"""Verify a file as a whole: registered kernels without an image, and images that a link would drop."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _HOST_KIND = "host"
 
 
 def verify_contents(part: Part) -> Part:
-    """Return the part, and its members, with the problems that only the whole shows."""
+    """Return the part and its members, with the problems of the whole added."""
     if part.form == FileForm.MOB:
-        # Its kernels have no images yet.
+        # The kernels of a bundle have no images yet.
         return part
     images = tuple(_checked_image(image, part) for image in part.images)
     return replace(
@@ -40,7 +40,7 @@ def verify_contents(part: Part) -> Part:
 
 
 def _checked_image(image: Image, part: Part) -> Image:
-    """Return an image with what a link would do to it: it takes bitcode and relocatable code only."""
+    """Return the image, with a problem if a link would drop its code: links use bitcode and relocatable code only."""
     if not _is_for_a_link(image, part) or image.code is None:
         return image
     lost = image.code.form in (*_CUDA_FORMS, *_AMD_FORMS) and image.code.is_relocatable is False
@@ -55,7 +55,7 @@ def _checked_image(image: Image, part: Part) -> Image:
 
 
 def _is_for_a_link(image: Image, part: Part) -> bool:
-    """Return whether clang-linker-wrapper will take the image for a device link."""
+    """Return whether clang-linker-wrapper will use the image in a device link."""
     if image.container is None or image.container.form != _LINKED_PACKAGING:
         return False
     return not part.form.startswith("ELF") or part.form.startswith(_RELOCATABLE)
@@ -64,7 +64,7 @@ def _is_for_a_link(image: Image, part: Part) -> bool:
 def _part_problems(part: Part) -> Iterator[Problem]:
     yield from _mixed_layouts(part.entries)
     kernels = _kernels_by_target(part.images)
-    # Where a part is damaged, the image may be in it.
+    # If a part is corrupt, it may contain the image.
     if not part.problems:
         yield from _without_image(part, {kind for kind, _ in kernels})
     yield from _missing(part, kernels)
@@ -72,7 +72,7 @@ def _part_problems(part: Part) -> Iterator[Problem]:
 
 
 def _mixed_layouts(entries: Iterable[Entry]) -> Iterator[Problem]:
-    """Report layouts of several releases that do not say the same: a link reads only one of them."""
+    """Report entry arrays of several releases that differ, because a link reads only one of them."""
     layouts: dict[tuple[int, int], set[tuple[str, str]]] = {}
     for entry in entries:
         releases = (entry.first_release, entry.last_release)
@@ -89,7 +89,7 @@ def _mixed_layouts(entries: Iterable[Entry]) -> Iterator[Problem]:
 def _kernels_by_target(
     images: tuple[Image, ...],
 ) -> dict[tuple[str, str], frozenset[str] | None]:
-    """Return the kernels of each kind and architecture; None where an image does not tell them."""
+    """Return the kernels of each kind and architecture; None if those of an image are unknown."""
     found: dict[tuple[str, str], frozenset[str] | None] = {}
     for image in nested_images(images):
         if image.images or not image.kind or image.kind == _HOST_KIND:
@@ -105,10 +105,10 @@ def _kernels_by_target(
 
 
 def _without_image(part: Part, kinds: Collection[str]) -> Iterator[Problem]:
-    """Report entries of kinds that the file has no image for at all: a plain linker drops images."""
+    """Report entries of kinds for which the file has no image at all: a plain linker drops images."""
     for kind in sorted({entry.kind for entry in part.entries if entry.is_kernel} - set(kinds)):
         names = sorted(_registered(part, kind))
-        msg = f"nothing registers {_listed(names)} for {kind}: there is no device code for it here"
+        msg = f"nothing registers {_listed(names)} for {kind}: the file has no device image of this kind"
         hint = "link it again with mlir-offload, or with clang --offload-link"
         yield Problem(ProblemKind.UNREGISTERED_KERNEL, msg, hint)
 
@@ -130,7 +130,7 @@ def _unregistered(
 ) -> Iterator[Problem]:
     for kind in (one.name for one in FORMATS if one.registers_by_name):
         registered = _registered(part, kind)
-        # nvcc and hipcc register by calls of their own, a packaged file is registered elsewhere.
+        # nvcc and hipcc register by generated calls instead; a packaged file is registered elsewhere.
         is_ours = bool(registered) or (
             part.form.startswith(_RELOCATABLE)
             and any(_is_for_a_link(image, part) and image.kind == kind for image in part.images)

@@ -1,4 +1,4 @@
-"""What host code says of offloading: entries, registration, embedded images."""
+"""The offload data in host code: entries, registration, embedded images."""
 
 from mlir_offload.toolchain import load_on_use
 

@@ -1,4 +1,4 @@
-"""What a host module in bitcode holds for offloading: embedded images and entries."""
+"""Read the offload data in a host module in bitcode: embedded images and entries."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mlir_offload.toolchain.bitcode.global_value import BitcodeVariable
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
 
 _IMAGE_SECTION = ".llvm.offloading"
-# On Windows a suffix orders the pieces of a section.
+# On Windows, a suffix sorts the pieces of a section.
 _ENTRY_SECTIONS = ("_offloading_entries", "llvm_offload_entries")
 _MAX_FIELDS = 16
 
 
 class EmbeddedObject(Struct, frozen=True):
-    """The content of a variable in a section for images: offload binaries in a row."""
+    """The content of a variable in the section for images: concatenated offload binaries."""
 
     symbol: str
     section: str
@@ -25,9 +25,9 @@ class EmbeddedObject(Struct, frozen=True):
 
 
 class EntryMember(Struct, frozen=True):
-    """One member of an entry: a number, or the symbol that it points to.
+    """A field of an entry: a number, or the symbol that it points to.
 
-    `string` is the text of that symbol where it is a string, as the name of the entry is.
+    `string` is the content of that symbol if it is a string, such as the name of the entry.
     """
 
     number: int | None = None
@@ -36,7 +36,7 @@ class EntryMember(Struct, frozen=True):
 
 
 class BitcodeEntry(Struct, frozen=True):
-    """An offload entry as its variable initialises it; what each member means is up to its layout."""
+    """An offload entry, from the initializer of its variable; its layout determines the meaning of the fields."""
 
     symbol: str
     section: str
@@ -44,9 +44,9 @@ class BitcodeEntry(Struct, frozen=True):
 
 
 def embedded_objects(module: BitcodeModule, constants: ConstantTable) -> Iterator[EmbeddedObject]:
-    """Return the images that are embedded in a host module, each decoded when it is reached.
+    """Yield the images that are embedded in a host module, each decoded when it is reached.
 
-    Several variables of the same content count as one.
+    Several variables with the same content yield one object.
     """
     seen = set()
     for variable in module.variables:
@@ -61,7 +61,7 @@ def embedded_objects(module: BitcodeModule, constants: ConstantTable) -> Iterato
 def offload_entries(module: BitcodeModule, constants: ConstantTable) -> tuple[BitcodeEntry, ...]:
     """Return the offload entries of a host module.
 
-    Raises VerificationError where one has more members than any layout.
+    Raises VerificationError if one has more fields than any layout.
     """
     reader = _EntryReader(module, constants, {})
     return tuple(
@@ -99,7 +99,7 @@ class _EntryReader(Struct, frozen=True):
         return EntryMember(symbol=symbol.name, string=string)
 
     def _string(self, value: int) -> str | None:
-        """Return the text of a constant, decoded once however many entries point to it."""
+        """Return the string in a constant, decoded once for all entries that point to it."""
         if value not in self.strings:
             self.strings[value] = self.constants.string(value)
         return self.strings[value]

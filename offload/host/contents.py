@@ -1,4 +1,4 @@
-"""What a host ELF file says of offloading: its sections, images, entries, and what produced it."""
+"""Read the offload data in a host ELF file: its sections, images, entries and producers."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _INTERPRETER = ".interp"
 _BINARY_SECTION = ".llvm.offloading"
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 _BUNDLE_SECTION = ".hip_fatbin"
-# Names that nvcc, clang and hipcc use on Windows and macOS, without the dots and underscores before
-# them. A program for Windows keeps the first eight characters of a name only.
+# The section names of nvcc, clang and hipcc on Windows and macOS, without leading dots and underscores. A
+# Windows program keeps only the first eight characters of a name.
 _FOREIGN_SCANS: Mapping[str, Callable[[ByteView, Report], Iterator[FoundImage]]] = {
     "nv_fatbin": scan_fatbins,
     "nv_fatb": scan_fatbins,
@@ -54,7 +54,7 @@ _OPENMP = "openmp"
 
 
 def elf_name(elf: ElfFile) -> str:
-    """Return what sort of ELF file it is, and for which processor."""
+    """Return the type of an ELF file and its processor."""
     is_program = elf.type == ElfType.SHARED and bool(elf.named(_INTERPRETER))
     kind = (
         "executable" if is_program else _TYPES.get(ElfType(elf.type)) if elf.type in _TYPES else ""
@@ -64,7 +64,7 @@ def elf_name(elf: ElfFile) -> str:
 
 
 def producers(elf: ElfFile) -> tuple[str, ...]:
-    """Return the programs that `.comment` names, each once."""
+    """Return the distinct programs in `.comment`."""
     found: dict[str, None] = {}
     for section in elf.named(_COMMENT):
         view = elf.content(section)
@@ -74,7 +74,7 @@ def producers(elf: ElfFile) -> tuple[str, ...]:
 
 
 def offload_sections(elf: ElfFile) -> tuple[Section, ...]:
-    """Return the sections that belong to offloading, in their order."""
+    """Return the sections with offload data, in order."""
     return tuple(
         Section(
             section.name,
@@ -88,7 +88,7 @@ def offload_sections(elf: ElfFile) -> tuple[Section, ...]:
 
 
 def section_images(elf: ElfFile, section: ElfSection, report: Report) -> Iterator[FoundImage]:
-    """Return the images in a section; none where it holds something else."""
+    """Yield the images in a section; none if it contains something else."""
     if section.type == SectionType.LLVM_OFFLOADING or section.name.startswith(_BINARY_SECTION):
         yield from scan_binaries(elf.content(section), report)
     elif section.name in _FATBIN_SECTIONS:
@@ -97,20 +97,20 @@ def section_images(elf: ElfFile, section: ElfSection, report: Report) -> Iterato
         yield from scan_bundles(elf.content(section), report)
     else:
         found = section_image(section.name, elf.content(section))
-        # The host's part of a bundled object is one zero byte: the object itself.
+        # The host part of a bundled object is one zero byte, because the object itself is the host part.
         if found is not None and found.content.size > 1:
             yield bundled(found, None)
 
 
 def foreign_section_images(name: str, content: ByteView, report: Report) -> Iterator[FoundImage]:
-    """Return the images in a section of a PE/COFF or Mach-O file; none if it contains something else."""
+    """Yield the images in a section of a PE/COFF or Mach-O file; none if it contains something else."""
     scan = _FOREIGN_SCANS.get(name.removeprefix(".").lstrip("_"))
     if scan is not None:
         yield from scan(content, report)
 
 
 def explained(entry: HostEntry) -> Entry:
-    """Return an entry with its flags by meaning and the releases that read it."""
+    """Return an entry with the meaning of its flags and the releases that read it."""
     first, last = layout_releases(entry.section, entry.fields)
     flags = _flag_names(last)
     type_bits = entry.flags & _TYPE_MASK
@@ -138,7 +138,7 @@ def explained(entry: HostEntry) -> Entry:
 
 @table_cache
 def layout_releases(section: str, members: int) -> tuple[int, int]:
-    """Return the first and the last LLVM release that reads entries of a section and size; or 0, 0."""
+    """Return the first and last LLVM release that reads entries of a section and number of fields; or 0, 0."""
     table = offload_table()
     found = [
         major

@@ -1,8 +1,8 @@
-"""Embed offload data in a host module: put in the device images, register the kernels, resolve the launches.
+"""Embed offload data in a host module: add the device images, register the kernels, bind the launches.
 
-mlir-translate loads a binary for each `gpu.module`: when the program starts (LLVM 20 and newer), or at each
-launch. Nothing of that is left: each launch names the address of its kernel, which is that of a host function, its
-stub. Values have numbers, so that an instruction gives way to another one.
+The code of mlir-translate loads a binary for each `gpu.module`, at program start (LLVM 20 and newer) or at
+each launch. This is removed: each launch passes the address of the kernel's stub, a host function. Values
+have numbers in textual IR, so a removed instruction is replaced by another one.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ LAUNCH_STUB_FUNCTION = "mlir_offload_launch_stub"
 _OUTLINED_PREFIX = "__mo_"
 LOCAL_STUB_PREFIX = "__mo_stub__"
 LOCAL_HANDLE_PREFIX = "__mo_handle__"
-# C++ passes every other type another way than LLVM passes the type of that name: float4, __half and
-# other classes in registers of their own, or in memory.
+# C++ passes every other type differently than LLVM passes the corresponding type: float4, __half and other
+# classes in other registers, or in memory.
 _PASSED_ALIKE = frozenset(("ptr", "i1", "i8", "i16", "i32", "i64", "float", "double"))
 _EMBEDDED = "llvm.embedded.object"
 _EMBEDDED_SECTION = ".llvm.offloading"
 
 
 def resolve_launches(text: str, addresses: Mapping[str, str], location: str = "") -> str:
-    """Return the module with each launch naming the address of its kernel."""
+    """Return the module with each launch bound to the address of its kernel."""
 
     def resolved(match: re.Match[str]) -> str:
         if match[1] not in names:
@@ -99,7 +99,7 @@ def resolve_launches(text: str, addresses: Mapping[str, str], location: str = ""
 
 
 def _without_loading(text: str, spelled: set[str]) -> str:
-    """Return the module without what loads binaries; `spelled` are the strings that named kernels."""
+    """Return the module without the code that loads binaries; `spelled` are the strings with kernel names."""
     startup = {
         match[1]: match[2] for match in _STARTUP.finditer(text) if "@mgpuModule" in match["body"]
     }
@@ -116,7 +116,7 @@ def _without_loading(text: str, spelled: set[str]) -> str:
 
 
 def _naming_stubs(function: str) -> str:
-    """Return a function whose launches name stubs themselves, as the host code of CUDA C++ does."""
+    """Return a function whose launches refer to stubs directly, as the host code of CUDA C++ does."""
     stubs = dict(_STUB.findall(function))
     return _LAUNCH.sub(
         lambda match: f"{match[1]}{match[2]}(ptr {stubs.get(match[3], match[3])},", function
@@ -133,7 +133,7 @@ def _unlisted(match: re.Match[str], functions: Iterable[str]) -> str:
 
 
 def _without_variables(text: str, names: set[str]) -> str:
-    """Return the module without those of the variables that nothing uses."""
+    """Return the module without those of the variables that are unused."""
     uses = Counter(_REFERENCE.findall(text))
     removed = {name for name in names if uses[name] <= 1}
     return _VARIABLE.sub(lambda match: "" if match[1] in removed else match[0], text)
@@ -157,34 +157,35 @@ def _unknown_kernel(symbol: str, kernels: Iterable[str], location: str) -> Sourc
 
 
 class HostKernel(Struct, frozen=True):
-    """A kernel as the host sees it: its device symbol and the IR types of its parameters."""
+    """A kernel on the host side: its device symbol and the IR types of its parameters."""
 
     symbol: str
     parameters: tuple[str, ...]
 
     @property
     def stub(self) -> str:
-        """Return the symbol of its stub, which no other file sees."""
+        """Return the symbol of its stub, which is internal to the file."""
         return f"{LOCAL_STUB_PREFIX}{self.symbol}"
 
     @property
     def handle(self) -> str:
-        """Return the symbol of its handle, which no other file sees: a variable that holds the stub."""
+        """Return the symbol of its handle, a variable with the address of the stub, internal to the file."""
         return f"{LOCAL_HANDLE_PREFIX}{self.symbol}"
 
     def address(self, kinds: Collection[Kind]) -> str:
-        """Return the symbol that the kernel is registered and launched by, for all kinds of a file.
+        """Return the symbol that identifies the kernel in registrations and launches, for all kinds of a file.
 
-        Where a runtime knows a kernel by its handle, all do: to the others all addresses are alike.
+        If the runtime of one kind identifies kernels by handle, the handle is used for all kinds, because the
+        other runtimes accept any address.
         """
         return self.handle if _are_by_handle(kinds) else self.stub
 
     @property
     def public_stub(self) -> str | None:
-        """Return the symbol by which C++ launches it, if it can: clang's name for its stub.
+        """Return the symbol by which C++ launches the kernel: clang's name for its stub.
 
-        None where the compiler named the kernel, so that no other file can mean it, and where C++
-        would pass an argument in another place than the stub takes it from.
+        None if the compiler chose the kernel's name, so that other files cannot refer to it, or if C++ would
+        pass an argument differently than the stub expects it.
         """
         if self.symbol.startswith(_OUTLINED_PREFIX):
             return None
@@ -198,12 +199,12 @@ def _are_by_handle(kinds: Collection[Kind]) -> bool:
 
 
 def foreign_address(kernel: str, kinds: Collection[Kind]) -> str | None:
-    """Return the symbol by which another file's kernel is launched; None for a C++ name not understood."""
+    """Return the symbol by which another file's kernel is launched; None if its C++ name cannot be parsed."""
     return kernel if _are_by_handle(kinds) else mangling.find_stub_symbol(kernel)
 
 
 def render_foreign(kernel: str, kinds: Collection[Kind]) -> str:
-    """Return the IR that declares what another file's kernel is launched by."""
+    """Return the IR that declares the stub or handle of another file's kernel."""
     if _are_by_handle(kinds):
         return f"{global_name(kernel)} = external constant ptr, align 8\n"
     return f"declare void {global_name(mangling.find_stub_symbol(kernel) or '')}()\n"
@@ -214,10 +215,10 @@ def render_stub(
 ) -> str:
     """Return the IR of a kernel's stub, which launches the kernel when called, and of its handle.
 
-    The stub itself is internal: launches in this file mean this kernel, whatever other files
-    define. Its public name is weak, so that two files may define a kernel of one name, and hidden:
-    the address registered by a shared library must not be that of another one. The public name of
-    the handle is the kernel's own, unless the host module has `taken` that for something else.
+    The stub itself is internal, so launches in this file refer to this kernel whatever other files define.
+    Its public name is weak, so that two files may define a kernel of the same name, and hidden, so that a
+    shared library registers its own address. The public name of the handle is the kernel's own name, unless
+    the host module uses that (`taken`).
     """
     stub = global_name(kernel.stub)
     parameters = ", ".join(f"{kind} %a{i}" for i, kind in enumerate(kernel.parameters))
@@ -263,12 +264,12 @@ def embed_offload_data(  # noqa: PLR0913 (the parts of one module)
     linked_images: Sequence[LinkedDeviceImage] = (),
     location: str = "",
 ) -> str:
-    """Return the host module with stubs, entries of each kind, and the offload binary inside.
+    """Return the host module with stubs, the entries of each kind, and the offload binary inside.
 
     A kernel has one address for all kinds, that of its stub or handle. `variables` are the entries of device
-    globals; the module holds their shadows. `declared` are kernels that another file defines, and
-    registers. `linked_images` are code that is linked already; nothing else registers its kernels. Raises
-    SourceError where a launch names a kernel that is in none of these.
+    globals; the module contains their shadows. `declared` are kernels that another file defines and
+    registers. `linked_images` are device-linked code, which is registered separately. Raises SourceError if a
+    launch names a kernel that is in none of these.
     """
     addresses = {kernel: _foreign_address(kernel, kinds, location) for kernel in declared}
     foreign = "".join(render_foreign(kernel, kinds) for kernel in declared)
@@ -276,14 +277,15 @@ def embed_offload_data(  # noqa: PLR0913 (the parts of one module)
     text = resolve_launches(ll_text, addresses, location)
     text = (text if text.endswith("\n") else f"{text}\n") + foreign
     if not kernels and not variables:
-        # Functions for kernels of other files.
+        # The module only contains stubs for kernels of other files.
         return embed_binary(text, binary) if binary else text
     taken = global_symbols(text)
     rendered = "\n".join(render_stub(kernel, kinds, taken) for kernel in kernels)
     text = f"{text}\n{rendered}\ndeclare void @{LAUNCH_STUB_FUNCTION}(ptr, ptr)\n\n"
     own = [kernel for kernel in kernels if kernel.public_stub]
     if own:
-        # Else LLVM gives a stub the name of its alias, and what refers to the stub refers to that.
+        # Otherwise LLVM merges a stub with its alias, and references to the stub become references to the
+        # alias.
         aliased = dict.fromkeys(name for k in own for name in (k.stub, k.address(kinds)))
         text = extend_used_list(text, "llvm.compiler.used", list(aliased))
     done = {(code.kind, kernel) for code in linked_images for kernel in code.kernels}
@@ -301,7 +303,7 @@ def embed_offload_data(  # noqa: PLR0913 (the parts of one module)
 
 
 def embed_binary(text: str, binary: bytes) -> str:
-    """Return the host module with the binary where the linker wrapper looks for it (`-fembed-offload-object`)."""
+    """Return the host module with the binary in the section for the linker wrapper (`-fembed-offload-object`)."""
     number = next_metadata_number(text)
     embedded = (
         f"@{_EMBEDDED} = private constant [{len(binary)} x i8] "

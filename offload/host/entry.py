@@ -1,4 +1,4 @@
-"""Offload entries: what a host module says about its kernels and device globals to the runtimes, and who says it."""
+"""Offload entries, which register the kernels and device globals of a host module."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 _COFF_SUFFIX = "$"
 _ENTRY_VERSION = 1
-# What parts of triples begin with.
+# Prefixes of components of triples.
 _APPLE = ("apple", "darwin", "macos", "ios", "tvos", "watchos", "visionos", "driverkit")
 _WINDOWS = ("windows", "win32", "cygwin", "uefi")
 
 
 def elf_name_of(section: str) -> str:
-    """Return the name of a section without what COFF adds to sort it."""
+    """Return the name of a section without the suffix that sorts it on COFF."""
     return section.partition(_COFF_SUFFIX)[0]
 
 
 def layout_of(section: str, members: int) -> EntryLayout | None:
-    """Return the layout of that many members whose entries lie in the section; None for no layout."""
+    """Return the entry layout of a section with that many fields; None if there is none."""
     found = (
         layout
         for layout in entry_layouts()
@@ -53,7 +53,7 @@ def layout_of(section: str, members: int) -> EntryLayout | None:
 def entry_of(
     layout: EntryLayout, section: str, members: Iterable[tuple[str, int, str]]
 ) -> object_entry.HostEntry:
-    """Return the entry whose members are given by name, number, and the string they point to."""
+    """Return the entry with these fields, each a name, a number, and the string that it points to."""
     numbers: dict[str, int] = {}
     name = ""
     for member, number, string in members:
@@ -73,9 +73,9 @@ def entry_of(
 
 
 class EntryType(StrEnum):
-    """What an entry represents (`OffloadEntryKindFlag` in `llvm/Frontend/Offloading/Utility.h`).
+    """The type of an entry (`OffloadEntryKindFlag` in `llvm/Frontend/Offloading/Utility.h`).
 
-    LINK is a global of kind openmp that is mapped when it is used (`declare target link`).
+    LINK is a global of kind openmp that is mapped on use (`declare target link`).
     """
 
     KERNEL = "kernel"
@@ -87,12 +87,12 @@ class EntryType(StrEnum):
 
 
 class OffloadEntry(Struct, frozen=True):
-    """A kernel or device global of one kind: its device symbol, and the host symbol it is known by.
+    """A kernel or device global of one kind: its device symbol, and the host symbol that identifies it.
 
-    `address` is a kernel's stub or handle, or a global's shadow on the host. For a managed variable
-    it is the initial value, `auxiliary` the pointer that the host uses, and `data` the alignment;
-    for a surface or texture `data` is its type (the number of dimensions). It `is_local` where an
-    entry of that name in another file represents something else.
+    `address` is a kernel's stub or handle, or a global's shadow on the host. For a managed variable it is the
+    initial value, `auxiliary` is the pointer that the host uses, and `data` is the alignment. For a surface
+    or texture, `data` is its type (the number of dimensions). The entry `is_local` if an entry of that name
+    in another file may refer to something else.
     """
 
     kind: Kind
@@ -109,7 +109,7 @@ class OffloadEntry(Struct, frozen=True):
 
 
 class EntryPlace(Struct, frozen=True):
-    """The symbols of an entry and of its name string, and the section that it lies in."""
+    """The symbols of an entry and of its name string, and its section."""
 
     symbol: str
     name_symbol: str
@@ -119,7 +119,7 @@ class EntryPlace(Struct, frozen=True):
 def entry_section(kind: Kind, abi: OffloadAbi, triple: str = "") -> str:
     """Return the section for the entries of a kind on a host (no triple: ELF).
 
-    Raises CompatibilityError where the release registers nothing from such a host or kind.
+    Raises CompatibilityError if the release registers nothing for such a host or kind.
     """
     section = dict(abi.entry.sections).get(device_kind(kind).offload_kind)
     if section is None:
@@ -145,7 +145,7 @@ def check_entry(entry: OffloadEntry, abi: OffloadAbi) -> None:
         raise SourceError(msg, hint="give every device global its size in bytes, and no kernel one")
     if (device_kind(entry.kind).offload_kind, entry.type.value) not in abi.entry_values.registered:
         what = f"entry of type {entry.type} and kind {entry.kind}"
-        msg = f"the linker wrapper of LLVM {abi.major} registers no {what}: '{entry.name}' would be lost"
+        msg = f"the linker wrapper of LLVM {abi.major} registers no {what}: '{entry.name}' would be dropped"
         raise CompatibilityError(msg, hint="use a plain device global")
     if entry.type is EntryType.MANAGED and not entry.auxiliary:
         msg = f"managed variable '{entry.name}' has no pointer that the host uses"
@@ -161,8 +161,9 @@ def render_entry(entry: OffloadEntry, abi: OffloadAbi, place: EntryPlace) -> str
         f"{field.type} {values.get(field.name) or _zero(field.type)}" for field in layout.fields
     )
     text = entry.name.encode(errors="surrogateescape") + b"\0"
-    # Weak as clang's, so that LTO keeps one entry of a variable or kernel that several files have. A local
-    # one registers the stub of its own file, next to those of kernels of that name in other files.
+    # Weak like clang's, so that LTO keeps one entry of a variable or kernel that several files define. A
+    # local entry registers the stub of its own file, in addition to those of other files' kernels of that
+    # name.
     linkage = "internal" if entry.is_local else "weak"
     placed = f', section "{layout.name_section}", align 1' if layout.name_section else ""
     return (
@@ -213,10 +214,10 @@ def _flags(entry: OffloadEntry, abi: OffloadAbi) -> int:
 
 
 def register_entries(text: str, entries: Sequence[OffloadEntry], abis: Sequence[OffloadAbi]) -> str:
-    """Return the host module with the entries, in the form of each ABI.
+    """Return the host module with the entries, in the layout of each ABI.
 
-    Raises SourceError for an entry that would be misread, CompatibilityError for one that a
-    release would lose or that the releases together cannot express.
+    Raises SourceError for an entry that would be misread, CompatibilityError for one that a release would
+    drop, or that cannot be expressed for all releases together.
     """
     check_kinds(sorted({entry.kind for entry in entries}), abis)
     for abi in abis:
@@ -227,20 +228,21 @@ def register_entries(text: str, entries: Sequence[OffloadEntry], abis: Sequence[
 
 
 def append_entries(text: str, entries: Sequence[OffloadEntry], abi: OffloadAbi) -> str:
-    """Return the host module with the entries as clang of the release writes them, unchecked.
+    """Return the host module with the entries as clang of the release emits them, unchecked.
 
-    Unlike clang's they are kept from the garbage collection of sections.
+    In contrast to clang's, they are protected from the garbage collection of sections.
     """
     ordered = sorted(entries, key=lambda entry: not format_of(entry.kind).is_registered_first)
     places = _places(ordered, abi, target_triple(text))
     rendered = "".join(map(render_entry, ordered, repeat(abi), places))
-    # `llvm.used` sets SHF_GNU_RETAIN: lld --gc-sections would drop the array, or fail on its bounds.
+    # `llvm.used` sets SHF_GNU_RETAIN; otherwise lld --gc-sections would drop the array, or fail on its
+    # bounds.
     text = extend_used_list(text + rendered, "llvm.used", [place.symbol for place in places])
     return _append_symbols(text, places) if abi.entry.has_symbols_metadata else text
 
 
 def _places(entries: Sequence[OffloadEntry], abi: OffloadAbi, triple: str) -> list[EntryPlace]:
-    """Return where each entry goes; one name of several kinds gets a symbol for each kind."""
+    """Return the symbols and section of each entry; a name that several kinds use gets a symbol for each."""
     layout, counts = abi.entry, Counter(entry.name for entry in entries)
     places = []
     for index, entry in enumerate(entries):

@@ -1,4 +1,4 @@
-"""Put what C, C++ and Python may call into a host module."""
+"""Embed the interface for C, C++ and Python into a host module."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mlir_offload.offload.ir_syntax import escape_bytes, extend_used_list
 
 
 def embed_interface(ll_text: str, interface: str) -> str:
-    """Return the host module with the interface in its section, kept by every link."""
+    """Return the host module with the interface in its section, which every link keeps."""
     if not interface:
         return ll_text
     encoded = interface.encode() + b"\0"

@@ -1,8 +1,8 @@
-"""Register device code that is linked already: what nvcc and hipcc write without relocatable code.
+"""Register linked device images, such as nvcc and hipcc generate without relocatable device code.
 
-The linker wrapper would lose such code, so that its registration is written into the host module, as
-clang writes it with `-fno-gpu-rdc` (clang/lib/CodeGen/CGCUDANV.cpp). Its entries lie in a section that no
-link reads again, as those of `clang -r --offload-link` do: they tell what is registered.
+The linker wrapper would drop such code. Therefore its registration is written into the host module, as clang
+does with `-fno-gpu-rdc` (clang/lib/CodeGen/CGCUDANV.cpp). Its entries are in a section that no link reads, as
+after `clang -r --offload-link`; they only document the registration.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SUFFIX_DIGITS = 16
 
 
 class LinkedDeviceImage(Struct, frozen=True):
-    """Linked code of a kind, as its runtime loads it (a fat binary, a bundle), and its kernels."""
+    """A linked device image in the format that its runtime loads (a fat binary, a bundle), and its kernels."""
 
     kind: Kind
     content: bytes
@@ -59,16 +59,16 @@ define internal void @{name}.unregister() {{
   ret void
 }}
 """
-# Not llvm.global_ctors: a module has one only, and that of the host may have it already.
+# Not llvm.global_ctors, because a module has only one and the host module may already have it.
 _CONSTRUCTORS = ".init_array.101"
 
 
 def register_linked_images(
     text: str, codes: Sequence[LinkedDeviceImage], addresses: Mapping[str, str], abi: OffloadAbi
 ) -> str:
-    """Return the host module with the code inside, registered when the program starts.
+    """Return the host module with the images inside, which are registered when the program starts.
 
-    `addresses` are the host symbols that kernels are launched by.
+    `addresses` are the host symbols by which kernels are launched.
     """
     if not codes:
         return text
@@ -128,7 +128,7 @@ def _registration(name: str, code: LinkedDeviceImage, addresses: Mapping[str, st
 def _entries(
     name: str, code: LinkedDeviceImage, addresses: Mapping[str, str], abi: OffloadAbi
 ) -> tuple[str, list[str]]:
-    """Return the entries, and their symbols: in a section that has the digest of the code."""
+    """Return the entries and their symbols; the name of their section contains the digest of the code."""
     digest = sha256("\0".join(code.kernels).encode(errors="surrogateescape"))
     digest.update(code.content)
     section = f"{entry_section(code.kind, abi)}_{digest.hexdigest()[:_SUFFIX_DIGITS]}"

@@ -1,6 +1,6 @@
-"""The host symbols that clang gives to the stubs of kernels, also where their names are mangled.
+"""Return clang's names of kernel stubs, including those of mangled kernel names.
 
-A C++ name carries the prefix inside: `_ZN2ns5scaleEPf` is launched by `_ZN2ns20__device_stub__scaleEPf`
+A C++ name contains the prefix inside: `_ZN2ns5scaleEPf` is launched by `_ZN2ns20__device_stub__scaleEPf`
 (`mangleDeviceStubName` in clang/lib/AST/ItaniumMangle.cpp; the grammar is that of the Itanium C++ ABI).
 """
 
@@ -21,19 +21,19 @@ _INTERNAL = "L"
 
 
 class _NotUnderstoodError(ValueError):
-    """The name uses a part of the grammar that is not known here."""
+    """The name uses a part of the grammar that is not supported here."""
 
 
 def stub_symbol(kernel: str) -> str:
-    """Return the symbol that clang calls for `kernel<<<>>>`, or one that it never does."""
+    """Return the symbol that clang calls for `kernel<<<>>>`; for an unsupported name, one that clang never calls."""
     return find_stub_symbol(kernel) or f"{_PREFIX}{kernel}"
 
 
 def find_stub_symbol(kernel: str) -> str | None:
     """Return the symbol that clang calls for `kernel<<<>>>`.
 
-    None where the name is mangled in a way that is not known here: of a kernel inside of a
-    function, or an instance of a template for an expression.
+    None if the mangling is not supported: for a kernel inside a function, or a template instance for an
+    expression.
     """
     if not kernel.startswith(_MANGLED):
         return f"{_PREFIX}{kernel}"
@@ -46,7 +46,7 @@ def find_stub_symbol(kernel: str) -> str | None:
 
 
 def _unqualified_name(text: str, at: int) -> tuple[int, int]:
-    """Return where the source name of the function itself begins, with its length, and ends."""
+    """Return the start (at its length) and the end of the source name of the function itself."""
     nested = _NESTED.match(text, at)
     if nested is None:
         if text.startswith("St", at):
@@ -77,7 +77,7 @@ def _name_start(text: str, at: int) -> int:
 
 
 def _skip_component(text: str, at: int) -> int:
-    """Return where a component of a nested name ends: a name, a substitution, template arguments."""
+    """Return the end of a component of a nested name: a name, a substitution, or template arguments."""
     if text[at] == "I":
         return _skip_arguments(text, at)
     if text.startswith("St", at):
@@ -85,7 +85,7 @@ def _skip_component(text: str, at: int) -> int:
     known = _SUBSTITUTION.match(text, at) or _PARAMETER.match(text, at)
     if known is not None:
         return known.end()
-    # B: an ABI tag.
+    # `B` begins an ABI tag.
     return _source_name(text, at + text.startswith((_INTERNAL, "B"), at))[1]
 
 

@@ -1,4 +1,4 @@
-"""What a host module in bitcode says of offloading: embedded images, entries, what produced it."""
+"""Read the offload data in a host module in bitcode: embedded images, entries, producer."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from mlir_offload.toolchain.byte_view import ByteView, memory_view
 
 
 class HostBitcode:
-    """A module of a bitcode file, its constants passed over once."""
+    """A module of a bitcode file, with its constants located once."""
 
     def __init__(self, module: BitcodeModule, location: str) -> None:
-        """Find the constants. Raises VerificationError where they are malformed."""
+        """Find the constants. Raises VerificationError if they are malformed."""
         self._module = module
         self._constants = ConstantTable(module)
         self._location = location
 
     @property
     def triple(self) -> str:
-        """Return the target triple; empty where there is none."""
+        """Return the target triple; empty if there is none."""
         return self._module.triple
 
     @property
     def producers(self) -> tuple[str, ...]:
-        """Return what wrote the bitcode, as it says."""
+        """Return the producer that the bitcode names."""
         return (self._module.producer,) if self._module.producer else ()
 
     def images(self, report: Report) -> Iterator[FoundImage]:
-        """Return the images of the embedded objects, each decoded when it is reached."""
+        """Yield the images of the embedded objects, each decoded when it is reached."""
         for embedded in embedded_objects(self._module, self._constants):
             yield from scan_binaries(memory_view(embedded.data, location=self._location), report)
 
     def entries(self) -> Iterator[HostEntry]:
-        """Return the offload entries in their order; what no layout has is passed over."""
+        """Yield the offload entries in order; those of no known layout are skipped."""
         for entry in offload_entries(self._module, self._constants):
             section = elf_name_of(entry.section)
             layout = layout_of(section, len(entry.members))
@@ -48,7 +48,7 @@ class HostBitcode:
 
 
 def read_host_bitcode(view: ByteView) -> tuple[HostBitcode, ...]:
-    """Return the modules of a bitcode file. Raises VerificationError where it is malformed."""
+    """Return the modules of a bitcode file. Raises VerificationError if it is malformed."""
     return tuple(HostBitcode(module, view.location) for module in read_bitcode_modules(view))
 
 

@@ -1,4 +1,4 @@
-"""What a host module in LLVM IR, bitcode or text, leaves to a link: images, entries, runtime functions."""
+"""Read the link inputs in a host module in LLVM IR, bitcode or text: images, entries, runtime functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mlir_offload.toolchain.pattern import ir_line_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Names in the string table of a module: without one of them it has nothing of offloading.
+# Names in the string table of a module; without any of them it contains no offload data.
 _MARKS = (b"llvm.embedded.object", b"offloading.entry", b"mgpu", b"mlir_offload_", b"memrefCopy")
 _EMBEDDED = ir_line_bytes(
     '`global` = `words`constant [`number` x i8] c"`content:string`", section ".llvm.offloading"'
@@ -30,7 +30,7 @@ _DEFINED_WEAK = ir_line_bytes("define weak hidden `head`@`name:bare`(")
 
 
 class ModuleObject(Struct, frozen=True):
-    """What the object that clang makes of a module will hold; `functions` may be those of other files."""
+    """The offload data of the object that clang would compile from a module; `functions` may be external."""
 
     images: tuple[PackagedImage, ...]
     entries: tuple[HostEntry, ...]
@@ -38,9 +38,9 @@ class ModuleObject(Struct, frozen=True):
 
 
 def read_bitcode_object(view: ByteView) -> ModuleObject | None:
-    """Return what a bitcode file holds; None if it has nothing of offloading.
+    """Return the offload data of a bitcode file; None if it has none.
 
-    Raises VerificationError where it is malformed.
+    Raises VerificationError if it is malformed.
     """
     data = view.whole()
     if not any(mark in data for mark in _MARKS):
@@ -62,7 +62,7 @@ def read_bitcode_object(view: ByteView) -> ModuleObject | None:
 
 
 def read_text_object(text: bytes, location: str) -> ModuleObject:
-    """Return the images of a module in text, and the functions of other files. Its entries are not read."""
+    """Return the images of a module in text, and its external functions. Its entries are not read."""
     return ModuleObject(
         tuple(_text_images(text, location)),
         (),

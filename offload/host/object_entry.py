@@ -8,16 +8,16 @@ from msgspec import Struct, to_builtins
 
 from mlir_offload.offload.abi import EntryLayout, entry_layout, entry_layouts, kind_name
 from mlir_offload.offload.elf import ElfFile, ElfSection, SectionType
-from mlir_offload.offload.learned_section import read_learned
+from mlir_offload.offload.learned_section import LEARNED_SECTION, read_learned
 from mlir_offload.toolchain.learned_row import EntriesRow
 from mlir_offload.toolchain.tables import table_cache
 
 
 class HostEntry(Struct, frozen=True):
-    """A host entry: the kind it is registered for, the device symbol, its size (0: a kernel).
+    """An offload entry: the kind that it is registered for, the device symbol, its size (0: a kernel).
 
-    `fields` is the number of members of its layout: 5 up to LLVM 19, 9 from 20. It is device-linked
-    where `clang -r --offload-link` has linked its device code already.
+    `fields` is the number of fields of its layout: 5 up to LLVM 19, 9 from LLVM 20 on. It is device-linked if
+    `clang -r --offload-link` has linked its device code.
     """
 
     kind: str
@@ -31,22 +31,22 @@ class HostEntry(Struct, frozen=True):
 
     @property
     def is_kernel(self) -> bool:
-        """Return whether the entry represents a kernel, not a variable."""
+        """Return whether the entry registers a kernel, not a variable."""
         return self.size_bytes == 0
 
 
 def read_entries(elf: ElfFile) -> tuple[HostEntry, ...]:
-    """Return the entries of every array in an object or a linked file, in their order.
+    """Return the entries of every array in an object or a linked file, in order.
 
-    Raises VerificationError where an array is damaged.
+    Raises VerificationError if an array is corrupt.
     """
     return tuple([entry for entry, _ in _entries(elf)])
 
 
 def kernel_addresses(elf: ElfFile) -> Iterator[tuple[str, str, tuple[int, int]]]:
-    """Yield the kind, the name and the address of each kernel that is registered; raises as `read_entries`.
+    """Yield the kind, name and address of each registered kernel. Raises as `read_entries`.
 
-    An address is a pointer of `ElfFile.pointers`.
+    The address is in the format of `ElfFile.pointers`.
     """
     for entry, address in _entries(elf):
         if entry.is_kernel:
@@ -54,7 +54,7 @@ def kernel_addresses(elf: ElfFile) -> Iterator[tuple[str, str, tuple[int, int]]]
 
 
 def _entries(elf: ElfFile) -> Iterator[tuple[HostEntry, tuple[int, int]]]:
-    learned = tuple(learned_layouts(elf))
+    learned = tuple(learned_layouts(elf)) if elf.may_have(LEARNED_SECTION) else ()
     names = _array_names(learned) if learned else _usual_names()
     for section in elf.starting(names):
         if section.type == SectionType.PROGBITS and section.size:
@@ -68,7 +68,7 @@ def _entries(elf: ElfFile) -> Iterator[tuple[HostEntry, tuple[int, int]]]:
 
 
 def _array_names(learned: Iterable[EntryLayout]) -> tuple[bytes, ...]:
-    """Return the sections of these layouts and of all that the table knows, without suffixes."""
+    """Return the section names of these layouts and of all in the table, without suffixes."""
     layouts = (*learned, *entry_layouts())
     return tuple({base.encode() for layout in layouts for _, base in layout.sections})
 
@@ -84,7 +84,7 @@ def _usual_arrays(name: str) -> tuple[tuple[str, list[EntryLayout]], ...]:
 
 
 def learned_layouts(elf: ElfFile) -> Iterator[EntryLayout]:
-    """Yield the layouts of releases that no table knows, as the object itself tells them."""
+    """Yield the entry layouts of unknown releases, which the object itself describes."""
     for release in read_learned(elf, elf.view.location):
         for row in release.rows:
             if isinstance(row, EntriesRow):
@@ -94,9 +94,9 @@ def learned_layouts(elf: ElfFile) -> Iterator[EntryLayout]:
 def _arrays_named(
     name: str, known: Iterable[EntryLayout]
 ) -> Iterator[tuple[str, list[EntryLayout]]]:
-    """Return the kind that a section's name tells (empty: each entry tells) and its layouts.
+    """Yield the kind of a section, by its name (empty: each entry has its kind), and its layouts.
 
-    `clang -r --offload-link` adds a suffix to the name, so that no second link registers again.
+    `clang -r --offload-link` adds a suffix to the name, so that no later link registers the entries again.
     """
     kind = ""
     layouts = []
@@ -115,8 +115,8 @@ def _read_array(
 ) -> Iterator[tuple[HostEntry, tuple[int, int]]]:
     content = elf.content(section, form="offload entries")
     pointers = elf.pointers(section)
-    is_device_linked = section.name not in {base for item in layouts for _, base in item.sections}
-    # Entries of 9 members start with a zero, those of 5 with an address.
+    is_device_linked = all(section.name not in item.section_names for item in layouts)
+    # Entries of 9 fields begin with a zero, those of 5 with an address.
     starts_with_address = 0 in pointers or content.head(8) != bytes(8)
     layout = next(
         (item for item in layouts if (item.fields[0].name == "address") == starts_with_address),

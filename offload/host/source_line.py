@@ -1,7 +1,7 @@
-"""Lines of kernels in the line table of the host, so that a debugger knows them before the image is loaded.
+"""Add the source lines of kernels to the host's line table, so that debuggers know them before the load.
 
-A debugger that finds no code for a line takes the next one in the file that has some: without this,
-a breakpoint in a kernel would stop in a host function further down.
+If a debugger finds no code for a line, it takes the next line in the file that has some. Without this, a
+breakpoint in a kernel would stop in a host function further down.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _FILE = ir_pattern("file: !`file:number`")
 
 
 def with_kernel_lines(host: str, devices: Sequence[str]) -> str:
-    """Return the host module with the lines of the devices' code, in a function that nobody calls.
+    """Return the host module with the lines of the device code, in a function that is never called.
 
-    A host module without debug information stays as it is.
+    A host module without debug information is returned unchanged.
     """
     unit = _UNIT.search(host)
     nodes = dict(_NODE.findall(host))
@@ -52,7 +52,7 @@ def _instruction(location: int) -> str:
 
 
 def render_line_nodes(device: str) -> str:
-    """Return metadata that names the same lines as the device module, for what takes its place."""
+    """Return metadata with the same lines as the device module, for a module that replaces it."""
     by_file: dict[str, list[int]] = {}
     for file, line in sorted(_lines(device)):
         by_file.setdefault(file, []).append(line)
@@ -65,7 +65,7 @@ def render_line_nodes(device: str) -> str:
 
 
 def _lines(device: str) -> set[tuple[str, int]]:
-    """Return the lines that instructions of a device module come from, each with the node of its file."""
+    """Return the source lines of the instructions of a device module, each with its file node."""
     nodes = dict(_NODE.findall(device))
     found = set()
     for node in nodes.values():

@@ -1,4 +1,4 @@
-"""What LLVM IR in text says of offloading: embedded device images, entries, what produced it."""
+"""Read the offload data in textual LLVM IR: embedded device images, entries, producers."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ _NAME = ir_pattern("@`name:name`")
 
 
 class HostText:
-    """A module in text, read once."""
+    """A module in textual IR."""
 
     def __init__(self, view: ByteView) -> None:
-        """Keep the text; nothing is looked at yet."""
+        """Keep the text; it is searched on demand."""
         self._view = view
         self._text = view.whole()
 
     @property
     def triple(self) -> str:
-        """Return the target triple; empty where there is none."""
+        """Return the target triple; empty if there is none."""
         found = _TRIPLE.search(self._text)
         return _decoded(found[1]) if found else ""
 
     @property
     def producers(self) -> tuple[str, ...]:
-        """Return what `llvm.ident` says, each program once."""
+        """Return the distinct producers in `llvm.ident`."""
         found = (_decoded(match[1]) for match in _IDENTIFICATION.finditer(self._text))
         return tuple(dict.fromkeys(name for name in found if " version " in name))
 
     def images(self, report: Report) -> Iterator[FoundImage]:
-        """Return the images of the embedded objects."""
+        """Yield the images of the embedded objects."""
         for match in _STRING.finditer(self._text):
             if self._text.startswith(_SECTION, match.end() - 1):
                 data = unescape_bytes(match[2])
                 yield from scan_binaries(memory_view(data, location=self._view.location), report)
 
     def entries(self) -> Iterator[HostEntry]:
-        """Return the offload entries in their order; what no layout has is passed over."""
+        """Yield the offload entries in order; those of no known layout are skipped."""
         names = {_decoded(match[1]): match[2] for match in _STRING.finditer(self._text)}
         for match in _ENTRY.finditer(self._text):
             members = [part.strip() for part in _decoded(match[1]).split(",")]
@@ -64,7 +64,7 @@ class HostText:
 def _members(
     layout: EntryLayout, stored: Sequence[str], names: Mapping[str, bytes]
 ) -> Iterator[tuple[str, int, str]]:
-    """Return each member with its number and the string that it points to."""
+    """Yield each field with its number and the string that it points to."""
     for field, text in zip(layout.fields, stored, strict=True):
         symbol = _NAME.search(text)
         string = names.get(symbol[1], b"") if symbol else b""

@@ -1,4 +1,4 @@
-"""How C, C++ and Python call the functions of a program."""
+"""The interface by which C, C++ and Python call the functions of a program."""
 
 from mlir_offload.toolchain import load_on_use
 

@@ -1,4 +1,4 @@
-"""The header by which C and C++ call the functions of an interface."""
+"""Render the header through which C and C++ call the functions of an interface."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mlir_offload.offload.interface.type import (
 )
 
 _NO_LETTER = re.compile(r"\W", re.ASCII)
-# Of C23 and C++23, as far as they begin with a letter.
+# Keywords of C23 and C++23 that begin with a letter.
 _RESERVED_WORDS = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
     char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
@@ -46,7 +46,7 @@ _HEAD = """\
 #include <stdbool.h>
 #include <stdint.h>
 """
-# Where the compiler lacks the type only memory of it can be handed over, not numbers.
+# If the compiler lacks the type, the header declares only pointers to it, not values.
 _HAVE_FLOAT16 = (
     "defined(__FLT16_MANT_DIG__) && (defined(__clang__) || !defined(__cplusplus) || __GNUC__ >= 13)"
 )
@@ -136,7 +136,7 @@ _LINKAGE_END = """
 
 
 class HeaderFunction(Struct, frozen=True):
-    """A function, where it is written, and whether C is to define it."""
+    """A function, its source location, and whether C must define it."""
 
     function: InterfaceFunction
     place: str
@@ -152,7 +152,7 @@ class _Parameter(Struct, frozen=True):
 
 
 def render_header(functions: Sequence[HeaderFunction], file_name: str) -> str:
-    """Return the header; every type in it must be one that C can express."""
+    """Return the header; C must be able to express every type in it."""
     guard = f"MLIR_OFFLOAD_{_identifier(file_name).upper()}"
     types = list(_types(item.function for item in functions))
     parts = [
@@ -174,7 +174,7 @@ def _types(functions: Iterable[InterfaceFunction]) -> Iterator[InterfaceType]:
 
 
 def _numbers(types: Iterable[InterfaceType]) -> Iterator[str]:
-    """Yield the definitions of the numbers that C has no common type for."""
+    """Yield the definitions of element types for which C has no standard type."""
     elements = {
         item.element.spelling: item.element
         for item in types
@@ -279,7 +279,7 @@ def _stream_variant(
 
 
 def _results(function: InterfaceFunction, names: _Names) -> tuple[str, list[_Parameter]]:
-    """Return the C result, and the pointer to where the wrapper writes what does not fit in it."""
+    """Return the C return type, and the pointer parameter for results that it cannot express."""
     if not function.results:
         return "void", []
     if len(function.results) > 1:
@@ -320,7 +320,7 @@ def _member_type(item: InterfaceType) -> str:
 
 
 def _parameters(item: InterfaceType, name: str) -> list[_Parameter]:
-    """Return how an argument is passed: LLVM passes the parts of a complex number one by one."""
+    """Return the C parameters for an argument: LLVM passes the parts of a complex number separately."""
     match item:
         case ScalarType() if item.element.is_complex:
             part = "float" if item.element.spelling == _COMPLEX[0] else "double"
@@ -338,7 +338,7 @@ def _halves_by_value(function: InterfaceFunction) -> set[str]:
 
 
 class _Names:
-    """The names of the parameters of one function: each is legal in C and C++, and taken once."""
+    """The parameter names of one function: each is legal in C and C++, and unique."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()

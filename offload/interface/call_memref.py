@@ -1,4 +1,4 @@
-"""Memrefs between Python and MLIR: descriptors of arrays, arrays of descriptors."""
+"""Convert memrefs between Python and MLIR: descriptors of arrays, arrays of descriptors."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from mlir_offload.offload.interface.type import Element, MemrefType, UnrankedTyp
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError
 
 _POINTER_BITS = 64
-# What memref.get_global writes for memory that nobody may free (MLIR, MemRefToLLVM).
+# The allocated pointer that memref.get_global stores for memory that must not be freed (MLIR, MemRefToLLVM).
 _CONSTANT = 0xDEADBEEF
 _HEAD_WORDS = 3
 
 
 class ArgumentTypeError(MlirOffloadError, TypeError):
-    """An argument is of another type than the function takes."""
+    """An argument has a different type than the function takes."""
 
     exit_status = 2
 
 
 class ArgumentValueError(MlirOffloadError, ValueError):
-    """An argument has a shape, a layout or a value that the function does not take."""
+    """An argument has a shape, a layout or a value that the function does not accept."""
 
     exit_status = 2
 
 
 class Passed(Struct):
-    """The memory that goes into one call: nothing of it may die before the call is over."""
+    """The memory that is passed to one call; it must stay alive until the call returns."""
 
     owners: dict[int, object] = field(default_factory=dict)
     on_device: set[int] = field(default_factory=set)
     kept: list[object] = field(default_factory=list)
 
     def note(self, allocated: int, array: ForeignArray) -> None:
-        """Keep the owner of an array, whose descriptor names this address as the allocation."""
+        """Keep the owner of an array, whose descriptor contains this address as the allocated pointer."""
         self.owners[allocated] = array.owner
         if array.is_on_device:
             self.on_device.add(allocated)
@@ -56,7 +56,7 @@ def describe_array(
 ) -> ctypes.Array[Any]:
     """Return the descriptor of a caller's array.
 
-    Raises ArgumentTypeError or ArgumentValueError where the function must not get the array.
+    Raises ArgumentTypeError or ArgumentValueError if the array does not match the memref type.
     """
     array = _with_vectors(_checked_array(memref, value, where), memref, where)
     size = memref.element.size_bytes
@@ -104,7 +104,7 @@ def _checked_array(memref: MemrefType | UnrankedType, value: object, where: str)
 def _with_vectors(
     array: ForeignArray, memref: MemrefType | UnrankedType, where: str
 ) -> ForeignArray:
-    """Return the array with its last dimensions taken for the lanes of the memref's vectors."""
+    """Return the array with its last dimensions interpreted as the lanes of the memref's vectors."""
     element = memref.element
     count = len(element.lanes)
     if not count:
@@ -138,7 +138,7 @@ def _check_shape(memref: MemrefType, array: ForeignArray, where: str) -> None:
 
 
 def _laid_out(memref: MemrefType, array: ForeignArray, where: str) -> list[int]:
-    """Return the strides for the descriptor, in elements; compiled code knows the static ones."""
+    """Return the strides for the descriptor, in elements; compiled code assumes the static ones."""
     size = memref.element.size_bytes
     dense = [stride // size for stride in row_by_row(array.shape, size)]
     wanted = dense if memref.strides is None else memref.strides
@@ -179,7 +179,7 @@ def _unsigned(word: int) -> int:
 
 
 class _Memory:
-    """What NumPy reads to make an array of returned memory; the array keeps it alive."""
+    """The array interface by which NumPy makes an array of returned memory; the array keeps it alive."""
 
     def __init__(self, interface: dict[str, Any], owner: object) -> None:
         self.__array_interface__ = interface
@@ -187,10 +187,10 @@ class _Memory:
 
 
 class DeviceArray:
-    """Memory of a GPU that a function returned: an array for CuPy, PyTorch and Numba."""
+    """GPU memory that a function returned: an array for CuPy, PyTorch and Numba."""
 
     def __init__(self, interface: dict[str, Any], owner: object) -> None:
-        """Take the fields of the CUDA array interface, version 3, and what keeps the memory alive."""
+        """Store the CUDA array interface, version 3, and the owner of the memory."""
         self.__cuda_array_interface__ = interface
         self.shape: tuple[int, ...] = interface["shape"]
         self.owner = owner
@@ -206,7 +206,7 @@ class Returned(Struct):
     _owners: dict[int, object] = field(default_factory=dict)
 
     def take(self, element: Element, rank: int, words: Sequence[int]) -> Any:
-        """Return the NumPy array of a descriptor; its memory is freed with the last array of it."""
+        """Return the NumPy array of a descriptor; its memory is freed with the last array that uses it."""
         allocated, aligned, offset = _unsigned(words[0]), _unsigned(words[1]), words[2]
         shape, strides = words[3 : 3 + rank], words[3 + rank : 3 + 2 * rank]
         size, number = element.size_bytes, element.number
@@ -229,7 +229,7 @@ class Returned(Struct):
         return _as_named(array, element.dtype) if element.dtype else array
 
     def _owner(self, allocated: int) -> object:
-        """Return what the memory lives by: an argument, or an object that frees it with itself."""
+        """Return the owner of the memory: an argument, or an object that frees it when it is deleted."""
         if allocated in self._owners:
             return self._owners[allocated]
         owner = self.passed.owners.get(allocated)
@@ -247,14 +247,14 @@ class Returned(Struct):
 
 
 class _Freed:
-    """Memory from malloc, given back with this object."""
+    """Memory from malloc, freed when this object is deleted."""
 
     def __init__(self, address: int) -> None:
         weakref.finalize(self, free, address).atexit = False
 
 
 def free(address: int) -> None:
-    """Give memory from malloc back."""
+    """Free memory from malloc."""
     _libc().free(ctypes.c_void_p(address))
 
 
@@ -264,7 +264,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def load_numpy() -> Any:
-    """Return NumPy. Raises ToolchainError where it is not installed."""
+    """Return NumPy. Raises ToolchainError if it is not installed."""
     try:
         import numpy as np
     except ImportError as error:
@@ -274,7 +274,7 @@ def load_numpy() -> Any:
 
 
 def _as_named(array: Any, dtype: str) -> Any:
-    """Return the array as what ml_dtypes has for the type, else as its bits."""
+    """Return the array with the type of ml_dtypes, or unchanged, as bits, if ml_dtypes does not have it."""
     try:
         import ml_dtypes
     except ImportError:

@@ -1,4 +1,4 @@
-"""The results of compiled functions, as the C wrappers of MLIR return them."""
+"""Convert the results of compiled functions, as the C wrappers of MLIR return them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_in_memory(results: Sequence[InterfaceType]) -> bool:
 
 
 def register_type(results: Sequence[InterfaceType]) -> type[Any] | None:
-    """Return the ctypes type of a result in a register, None without one."""
+    """Return the ctypes type of a result in a register; None if there is no result."""
     if not results:
         return None
     only = results[0]
@@ -38,7 +38,7 @@ def register_type(results: Sequence[InterfaceType]) -> type[Any] | None:
 
 
 def from_register(results: Sequence[InterfaceType], value: Any) -> object:
-    """Return the result that came back in a register."""
+    """Return the result that was returned in a register."""
     if not results or isinstance(results[0], TokenType):
         return value or 0 if results else None
     only = results[0]
@@ -46,12 +46,12 @@ def from_register(results: Sequence[InterfaceType], value: Any) -> object:
 
 
 def memory_words(results: Sequence[InterfaceType]) -> int:
-    """Return the size of the structure of all results, in 64-bit words."""
+    """Return the size of the struct of all results, in 64-bit words."""
     return _layout(results)[1]
 
 
 def _layout(results: Sequence[InterfaceType]) -> tuple[list[int], int]:
-    """Return where each result lies in the structure of all, and how many words that has."""
+    """Return the byte offset of each result in the struct of all results, and its size in words."""
     offsets, end = [], 0
     for item in results:
         size, alignment = _extent(item)

@@ -1,4 +1,4 @@
-"""Numbers and streams between Python and MLIR, as the C wrappers take them on x86-64 and AArch64."""
+"""Convert numbers and streams between Python and MLIR, for the C wrappers on x86-64 and AArch64."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _INTEGER_LETTERS = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 class RawFloat(ctypes.c_float):
-    """A vector register with a 16-bit float in its low half; a subclass is not converted."""
+    """A vector register with a 16-bit float in its low half; ctypes returns subclasses unconverted."""
 
 
 def pass_scalar(scalar: ScalarType, value: object, where: str) -> list[Any]:
-    """Return a number as the values that a C call passes.
+    """Return the ctypes values that pass a number to a C function.
 
-    Raises ArgumentTypeError or ArgumentValueError for what the type does not hold.
+    Raises ArgumentTypeError or ArgumentValueError if the type cannot represent the value.
     """
     element = scalar.element
     number = _plain(value)
@@ -50,7 +50,7 @@ def pass_scalar(scalar: ScalarType, value: object, where: str) -> list[Any]:
 
 
 def _plain(value: object) -> object:
-    """Return the Python number of a NumPy scalar."""
+    """Return the Python number of a NumPy scalar, and other values unchanged."""
     item = getattr(value, "item", None)
     return item() if callable(item) and getattr(value, "shape", None) == () else value
 
@@ -79,7 +79,7 @@ def _float(element: Element, number: float, where: str) -> Any:
 
 
 def _bfloat16_bits(number: float) -> bytes:
-    """Return the upper half of the float, rounded to the nearest, ties to even."""
+    """Return the upper half of the float, rounded to nearest, ties to even."""
     bits = int.from_bytes(struct.pack("<f", number), "little")
     if number == number:  # noqa: PLR0124 (a NaN must not be rounded to infinity)
         bits += 0x7FFF + (bits >> 16 & 1)
@@ -92,7 +92,7 @@ def _wrong_type(scalar: ScalarType, value: object, where: str) -> ArgumentTypeEr
 
 
 def result_type(element: Element) -> type[Any]:
-    """Return the type by which ctypes takes a number that is returned in a register."""
+    """Return the ctypes type of a number that is returned in a register."""
     if element.kinds in {"f", "V"} and element.size_bytes > 1:
         return _FLOATS.get(element.size_bytes, RawFloat)
     integers = _UNSIGNED if element.kinds in {"u", "V"} else _INTEGERS
@@ -100,7 +100,7 @@ def result_type(element: Element) -> type[Any]:
 
 
 def take_register(element: Element, value: Any) -> object:
-    """Return the number that came back in a register."""
+    """Return the number that was returned in a register."""
     if isinstance(value, RawFloat):
         return take_bytes(element, bytes(value)[:2])
     if element.kinds == "V":
@@ -109,7 +109,7 @@ def take_register(element: Element, value: Any) -> object:
 
 
 def take_bytes(element: Element, content: bytes) -> object:
-    """Return the number that is in memory."""
+    """Return the number that is stored in memory."""
     if element.kinds == "V" and element.size_bytes == 1:
         return float8_values(element.spelling)[content[0]]
     if element.kinds == "V":
@@ -124,7 +124,7 @@ def take_bytes(element: Element, content: bytes) -> object:
 
 
 def stream_handle(stream: object, where: str) -> int:
-    """Return the address of a stream: a number, or what CuPy, PyTorch or cuda.core call a stream."""
+    """Return the address of a stream: a number, or a stream object of CuPy, PyTorch or cuda.core."""
     protocol = getattr(stream, "__cuda_stream__", None)
     if callable(protocol):
         return int(protocol()[1])

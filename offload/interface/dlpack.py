@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
-# DLDeviceType: CUDA and ROCm; what else the host reaches.
+# DLDeviceType: CUDA and ROCm, and the types of host-accessible memory.
 _DEVICES, _HOSTS = frozenset({2, 10}), frozenset({1, 3, 11, 13})
-# DLDataTypeCode, as the kinds of NumPy's array interface.
+# DLDataTypeCode -> kind of NumPy's array interface.
 _KINDS: Final = {0: "i", 1: "u", 2: "f", 4: "V", 5: "c", 6: "b"}
 _BFLOAT16 = 4
 _FLOAT8: Final = {
@@ -26,7 +26,7 @@ _NAME = b"dltensor"
 
 
 class _Tensor(ctypes.Structure):
-    """DLTensor, with its DLDevice and DLDataType in place."""
+    """DLTensor, with its DLDevice and DLDataType inlined."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -43,7 +43,7 @@ class _Tensor(ctypes.Structure):
 
 
 class DlpackArray(Struct, frozen=True):
-    """Memory of a caller; strides are in elements, None for row by row. `owner` keeps it alive."""
+    """Memory of a caller; strides are in elements, None for row-major. `owner` keeps it alive."""
 
     address: int
     shape: tuple[int, ...]
@@ -56,14 +56,14 @@ class DlpackArray(Struct, frozen=True):
 
 
 def read_dlpack(value: object) -> DlpackArray:
-    """Return the memory behind a value that has `__dlpack__`.
+    """Return the memory of a value that has `__dlpack__`.
 
-    Raises TypeError where it is not given, or not in plain numbers.
+    Raises TypeError if the library refuses to export it, or if its elements are not plain numbers.
     """
     try:
-        capsule = value.__dlpack__()  # type: ignore[attr-defined]  # the caller has looked
+        capsule = value.__dlpack__()  # type: ignore[attr-defined]  # the caller has checked
     except (BufferError, RuntimeError) as error:
-        msg = f"it does not give its memory: {error}"
+        msg = f"it does not export its memory: {error}"
         raise TypeError(msg) from error
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
@@ -76,7 +76,7 @@ def read_dlpack(value: object) -> DlpackArray:
             f"its elements (DLPack type {tensor.code} of {tensor.bits} bits) are not plain numbers"
         )
         raise TypeError(msg)
-    # The capsule still owns the tensor: it gives it back with its own end.
+    # The capsule still owns the tensor, and releases it when it is deleted.
     return DlpackArray(
         (tensor.data or 0) + tensor.byte_offset,
         tuple(tensor.shape[: tensor.ndim]),

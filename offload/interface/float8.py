@@ -1,4 +1,4 @@
-"""Floating-point numbers of eight bits, as MLIR names them: what each pattern of bits represents.
+"""8-bit floating-point types with MLIR's names: the value of each bit pattern.
 
 The formats are those of LLVM's APFloat (llvm/include/llvm/ADT/APFloat.h, fltSemantics).
 """
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 
 class _Special(Enum):
-    """Which patterns are no finite numbers."""
+    """The bit patterns that are not finite numbers."""
 
     IEEE = auto()  # infinities, NaNs
     FN = auto()  # NaN: all ones
@@ -46,14 +46,14 @@ _ALL = 0xFF
 
 @cache
 def float8_values(name: str) -> tuple[float, ...]:
-    """Return the number for each pattern of bits of a format."""
+    """Return the value of each bit pattern of a format."""
     return tuple(_value(_FORMATS[name], bits) for bits in range(_ALL + 1))
 
 
 def encode_float8(name: str, number: float) -> int:
-    """Return the bits of the nearest number of a format, ties to even.
+    """Return the bits of the nearest value of a format, ties to even.
 
-    Raises OverflowError where the format has nothing near it.
+    Raises OverflowError if the number is outside the range of the format.
     """
     values = float8_values(name)
     if math.isnan(number):
@@ -70,11 +70,11 @@ def encode_float8(name: str, number: float) -> int:
     largest, second = positive[-1][0], positive[-2][0]
     smallest = 0.0 if has_sign else positive[0][0] / 2
     if not smallest <= size < largest + (largest - second) / 2:
-        msg = f"{name} holds nothing near {number}"
+        msg = f"{number} is out of range for {name}"
         raise OverflowError(msg)
     _, _, bits = min((abs(value - size), bits & 1, bits) for value, bits in near)
     is_negative = has_sign and math.copysign(1, number) < 0
-    # One zero only, where that of the other sign is NaN.
+    # The format has one zero if the pattern of negative zero is a NaN.
     return bits | _SIGN if is_negative and not math.isnan(values[bits | _SIGN]) else bits
 
 

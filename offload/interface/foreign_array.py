@@ -1,7 +1,7 @@
-"""Arrays of other Python libraries, seen as memory: address, shape, strides, element.
+"""Arrays of other Python libraries, seen as memory: address, shape, strides, element type.
 
 Four protocols describe them: `__cuda_array_interface__` (CuPy, PyTorch, Numba), `__array_interface__`
-(NumPy), the buffer protocol (array, ctypes, memoryview) and DLPack. None needs the library itself.
+(NumPy), the buffer protocol (array, ctypes, memoryview) and DLPack. None requires the library itself.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ class ForeignArray(Struct, frozen=True):
     is_on_device: bool = False
 
     def holds(self, element: Element) -> bool:
-        """Return whether its elements are those of MLIR."""
+        """Return whether the elements have the type of an MLIR element."""
         if self.item_bytes != element.size_bytes:
             return False
         if element.dtype:
-            # Without ml_dtypes the bits are kept as unsigned numbers.
+            # Without ml_dtypes, the bits are stored as unsigned integers.
             return self.kind == "u" or self.type_name == element.dtype
         return self.kind in element.kinds
 
 
 def find_foreign_array(value: object) -> ForeignArray | None:
-    """Return the memory behind a value, or None where it is not an array.
+    """Return the memory of a value; None if it is not an array.
 
-    Raises TypeError for an array whose memory cannot be seen.
+    Raises TypeError for an array whose memory is not accessible.
     """
     for protocol in ("__cuda_array_interface__", "__array_interface__"):
         interface = getattr(value, protocol, None)
         if isinstance(interface, dict):
             return _of_interface(value, interface, is_on_device="cuda" in protocol)
     try:
-        view = memoryview(value)  # type: ignore[arg-type]  # it says whether it can
+        view = memoryview(value)  # type: ignore[arg-type]  # raises TypeError without a buffer
     except TypeError:
         return _of_dlpack(value) if hasattr(value, "__dlpack__") else None
     return _of_buffer(value, view)
 
 
 def row_by_row(shape: Sequence[int], item_bytes: int) -> tuple[int, ...]:
-    """Return the strides of an array without gaps, the last index the fastest."""
+    """Return the strides of a contiguous row-major array, in bytes."""
     strides: list[int] = []
     for size in reversed(shape):
         strides.append(item_bytes)
@@ -81,7 +81,7 @@ def _of_interface(value: object, interface: dict[str, Any], *, is_on_device: boo
         raise TypeError(msg)
     shape, size = tuple(interface["shape"]), int(match[3])
     name = str(getattr(value, "dtype", interface["typestr"]))
-    # Any structure of that size would be `V`, too: only the name tells numbers.
+    # Any structure of that size is also `V`; only the type name identifies numbers.
     kind = match[2]
     strides = interface.get("strides") or row_by_row(shape, size)
     return ForeignArray(

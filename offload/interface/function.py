@@ -1,7 +1,7 @@
-"""The functions that a file offers to callers in C and Python, and their place in objects.
+"""The functions that a file exports to callers in C and Python, and their storage in objects.
 
-An object carries them as JSON in a section of its own. A linker lays such sections one behind the
-other, so that each text ends with a zero byte and a linked file holds those of all its objects.
+An object stores them as JSON in a separate section. Linkers concatenate sections of the same name, so each
+text ends with a NUL, and a linked file contains the texts of all its objects.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SMALL_RESULTS = frozenset({"si8", "ui8", "si16", "ui16"})
 
 
 class InterfaceArgument(Struct, frozen=True):
-    """An argument: the name that the program gives it, and its type."""
+    """An argument: its name in the program, and its type."""
 
     name: str
     type: InterfaceType
@@ -47,7 +47,7 @@ class InterfaceFunction(Struct, frozen=True):
 
     @property
     def signature(self) -> str:
-        """Return how MLIR declares it, with the names of the arguments."""
+        """Return the declaration in MLIR's notation, with the names of the arguments."""
         arguments = ", ".join(f"{item.name}: {item.type.spelling}" for item in self.arguments)
         results = ", ".join(item.spelling for item in self.results)
         arrow = f" -> {results}" if len(self.results) == 1 else f" -> ({results})"
@@ -55,19 +55,19 @@ class InterfaceFunction(Struct, frozen=True):
 
     @property
     def problem(self) -> str:
-        """Return why it cannot be called from C or Python; empty where it can."""
+        """Return why the function cannot be called from C or Python; empty if it can."""
         for item in self.arguments:
             if isinstance(item.type, InexpressibleType):
                 return f"argument {item.name} has type {item.type.spelling}"
         for number, result in enumerate(self.results):
-            # The C wrapper does not say whether it extends them by their sign.
+            # The C wrapper does not specify whether it sign-extends or zero-extends small results.
             if isinstance(result, InexpressibleType) or result.spelling in _SMALL_RESULTS:
                 return f"result {number} has type {result.spelling}"
         return ""
 
 
 def serialize_interface(functions: Iterable[InterfaceFunction]) -> str:
-    """Return the functions as the JSON that objects carry."""
+    """Return the functions as the JSON that objects store."""
     rows = [
         {
             "name": function.name,
@@ -82,9 +82,9 @@ def serialize_interface(functions: Iterable[InterfaceFunction]) -> str:
 
 
 def read_interface(elf: ElfFile) -> tuple[InterfaceFunction, ...]:
-    """Return the functions of all objects that a file was linked of, in their order.
+    """Return the functions of all objects that a file was linked from, in order.
 
-    Raises VerificationError where the section is damaged, or from a later release of this tool.
+    Raises VerificationError if the section is corrupt, or was written by a later release of this tool.
     """
     return tuple(
         function for section in elf.named(INTERFACE_SECTION) for function in _read(elf, section)
@@ -101,12 +101,12 @@ def _read(elf: ElfFile, section: ElfSection) -> Iterator[InterfaceFunction]:
             try:
                 yield from parse_interface(text)
             except (ValueError, TypeError, KeyError, RecursionError) as error:
-                raise view.malformed(offset, "functions", "not as they are written") from error
+                raise view.malformed(offset, "functions", "invalid JSON or types") from error
         offset += len(text) + 1
 
 
 def parse_interface(text: bytes) -> list[InterfaceFunction]:
-    """Read what `serialize_interface` wrote. Raises ValueError, TypeError or KeyError."""
+    """Read the output of `serialize_interface`. Raises ValueError, TypeError or KeyError."""
     table = json.loads(text)
     if table["version"] != _VERSION:
         msg = f"version {table['version']}"

@@ -1,7 +1,7 @@
-"""Shared libraries made by mlir-offload, their functions called from Python.
+"""Shared libraries compiled by mlir-offload, whose functions are called from Python.
 
-A library says itself which functions it has and what they take (see `interface`), so that a wrong
-call is an error of Python, not a crash. Only what a call needs is imported: no compiler.
+A library embeds the signatures of its functions (see `interface`), so that a wrong call raises an error
+instead of crashing. Only modules for calls are imported, not the compiler.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.target import DEVICE_KINDS
 
 _GPUS = [kind.word for kind in DEVICE_KINDS if not kind.is_cpu]
-# mlir_offload_set_device ends the process for other words.
+# mlir_offload_set_device exits the process for other words.
 _DEVICE = re.compile(rf"host|(?:{'|'.join(_GPUS)})(?::[0-9]{{1,9}})?")
 _PYTHON_TYPES = {"b": bool, "f": float, "V": float, "c": complex}
 
 
 class Function:
-    """A function of a library, called with arrays and numbers."""
+    """A function of a library, which is called with arrays and numbers."""
 
     def __init__(self, library: LoadedLibrary, interface: InterfaceFunction) -> None:
-        """Take the symbol of the C wrapper. Raises VerificationError where there is none."""
+        """Look up the symbol of the C wrapper. Raises VerificationError if there is none."""
         self.interface = interface
         self.__name__ = interface.name
         self.__doc__ = f"{interface.signature}\n\nA function of {library.name}."
@@ -68,10 +68,10 @@ class Function:
         return f"<function {self.interface.signature} of {self._library.name}>"
 
     def __call__(self, *arguments: object, stream: object = None, **named: object) -> Any:
-        """Call it; its GPU work runs on the stream where one is given.
+        """Call the function; its GPU work runs on `stream` if one is passed.
 
-        Returns None, the result, or a tuple of results. Raises ArgumentTypeError or
-        ArgumentValueError before anything runs, MlirOffloadRuntimeError for what fails in the call.
+        Returns None, the result, or a tuple of results. Raises ArgumentTypeError or ArgumentValueError before
+        anything runs, MlirOffloadRuntimeError if the call fails.
         """
         values = self._bound(arguments, named)
         results = self.interface.results
@@ -103,14 +103,14 @@ class Function:
 class Library(Mapping[str, Function]):
     """The functions of a shared library, as attributes and by name.
 
-    `with` unloads it at its end, as `close` does; else it stays loaded. Memory that it returned, other
-    than constants, may be used afterwards.
+    `close`, or the end of a `with` statement, unloads it; otherwise it stays loaded. Memory that it returned,
+    except constants, may be used afterwards.
     """
 
     def __init__(
         self, path: Path, interface: Sequence[InterfaceFunction], *, name: str = ""
     ) -> None:
-        """Load the library, called `name` in messages. Raises InputOutputError where that fails."""
+        """Load the library, called `name` in messages. Raises InputOutputError if that fails."""
         self.path = path
         self.name = name or path.name
         self._interface = {function.name: function for function in interface}
@@ -154,7 +154,7 @@ class Library(Mapping[str, Function]):
         self.close()
 
     def close(self) -> None:
-        """Unload the library. No thread may be in one of its functions."""
+        """Unload the library. No thread may be running one of its functions."""
         self._loaded.close()
 
     @property
@@ -163,10 +163,10 @@ class Library(Mapping[str, Function]):
         return self._loaded.is_closed
 
     def set_device(self, device: str) -> None:
-        """Choose the device of the calling thread: "host", "cuda", "cuda:1" or "hip".
+        """Select the device of the calling thread: "host", "cuda", "cuda:1" or "hip".
 
-        Raises UsageError for another word. Whether the device exists is seen at the next call, which
-        raises MlirOffloadRuntimeError if not.
+        Raises UsageError for another word. If the device does not exist, the next call raises
+        MlirOffloadRuntimeError.
         """
         if _DEVICE.fullmatch(device) is None:
             msg = f"unknown device '{device}'"
@@ -178,7 +178,7 @@ class Library(Mapping[str, Function]):
 def load(path: str | os.PathLike[str]) -> Library:
     """Load a shared library and return its functions.
 
-    Raises InputOutputError, VerificationError or CompatibilityError where it is not one, or has no
+    Raises InputOutputError, VerificationError or CompatibilityError if it is not a shared library, or has no
     functions with `llvm.emit_c_interface`.
     """
     file = Path(path)
@@ -187,14 +187,14 @@ def load(path: str | os.PathLike[str]) -> Library:
         raise UsageError(msg, hint=f"mlir_offload.compile({str(path)!r}) compiles and loads it")
     interface = interface_of(file)
     if not interface:
-        msg = f"{file}: it says of no function what it takes"
+        msg = f"{file} contains no functions with llvm.emit_c_interface"
         hint = "give functions attributes {llvm.emit_c_interface}; link with mlir-offload -shared -fPIC"
         raise CompatibilityError(msg, hint=hint)
     return Library(file, interface)
 
 
 def interface_of(file: Path) -> tuple[InterfaceFunction, ...]:
-    """Return the functions of a shared library. Raises MlirOffloadError where it is not one."""
+    """Return the functions of a shared library. Raises MlirOffloadError if it is not one."""
     with open_view(file) as view:
         elf = read_elf(view)
         _check_loadable(elf, file)
@@ -208,11 +208,11 @@ def _check_loadable(elf: ElfFile, file: Path) -> None:
 
 
 def _signature(interface: InterfaceFunction) -> inspect.Signature:
-    """Return the arguments by name where Python takes the names, all by position else."""
+    """Return the signature; arguments are positional-only if a name conflicts with `stream`."""
     names = [_python_name(argument.name) for argument in interface.arguments]
     if len(set(names)) < len(names):
         names = [f"arg{number}" for number in range(len(names))]
-    # `stream` is the call's own word.
+    # `stream` is a keyword of the call itself.
     is_clear = "stream" not in names
     parameter = inspect.Parameter
     kind = parameter.POSITIONAL_OR_KEYWORD if is_clear else parameter.POSITIONAL_ONLY
@@ -226,7 +226,7 @@ def _signature(interface: InterfaceFunction) -> inspect.Signature:
 
 
 def _annotation(item: InterfaceType) -> object:
-    """Return Python's type of a number; arrays and streams go by what MLIR calls them."""
+    """Return the Python type of a number; for arrays and streams, the MLIR type as a string."""
     if isinstance(item, ScalarType):
         return _PYTHON_TYPES.get(item.element.kinds, int)
     return item.spelling

@@ -1,7 +1,7 @@
-"""A shared library in this process: its symbols, calls, the runtime's settings, and its end.
+"""A shared library loaded into this process: symbols, calls, runtime settings, unloading.
 
-Errors of the runtime come back from calls as exceptions: the library's own `mlir_offload_call` (mlir_offload.h)
-makes the call, and returns where the runtime would otherwise end the process.
+Errors of the runtime are raised as exceptions: the function `mlir_offload_call` of the library
+(mlir_offload.h) makes the call, and returns where the runtime would otherwise exit the process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LoadedLibrary:
     """A library that the dynamic linker has loaded."""
 
     def __init__(self, path: Path, name: str) -> None:
-        """Load it, called `name` in messages. Raises InputOutputError where the dynamic linker cannot."""
+        """Load the library, called `name` in messages. Raises InputOutputError if the dynamic linker fails."""
         self.path = path
         self.name = name
         try:
@@ -41,12 +41,12 @@ class LoadedLibrary:
             msg = f"{path}: cannot be loaded: {error}"
             hint = "look for what is missing with ldd"
             raise InputOutputError(msg, hint=hint) from error
-        # Without device code, and from older releases, a library has none.
+        # Libraries without device code, and those of older releases, do not define the symbol.
         found = getattr(self._symbols, CALL_SYMBOL, None)
         self._protected = None if found is None else ProtectedCall(found)
 
     def symbol(self, name: str) -> Any:
-        """Return a function of C. Raises VerificationError where the library lacks it."""
+        """Return a C function. Raises VerificationError if the library does not export it."""
         try:
             return self._open()[name]
         except AttributeError as error:
@@ -56,7 +56,7 @@ class LoadedLibrary:
             ) from error
 
     def call(self, entry: Any, given: Sequence[Any], stream: int | None = None) -> Any:
-        """Call a function with ctypes values, on a stream where one is given.
+        """Call a function with ctypes values, on a stream if one is passed.
 
         Raises MlirOffloadRuntimeError for an error of the runtime, UsageError after `close`.
         """
@@ -77,13 +77,13 @@ class LoadedLibrary:
             set_stream(ctypes.c_void_p(before))
 
     def set_device(self, device: str) -> None:
-        """Choose the device of the calling thread; the words are checked by the caller."""
+        """Select the device of the calling thread; the caller has validated the word."""
         self._runtime("mlir_offload_set_device")(device.encode())
 
     def close(self) -> None:
-        """Unload the library. No thread may be in one of its functions."""
+        """Unload the library. No thread may be running one of its functions."""
         if self._symbols is not None:
-            # ctypes has no other way to unload a library.
+            # ctypes provides no other way to unload a library.
             handle, self._symbols = self._symbols._handle, None  # noqa: SLF001
             _ctypes.dlclose(handle)
 
@@ -107,18 +107,18 @@ class LoadedLibrary:
 
 
 class ProtectedCall:
-    """A way to call the functions of one library."""
+    """Calls the functions of one library through its `mlir_offload_call`."""
 
     def __init__(self, call: Any) -> None:
-        """Take the library's `mlir_offload_call`."""
+        """Store the library's `mlir_offload_call`."""
         call.restype = ctypes.c_int
         self._call = call
 
     def __call__(self, entry: Any, given: Sequence[Any]) -> Any:
-        """Call a function with ctypes values and return what its `restype` makes of the result.
+        """Call a function with ctypes values and return its result, converted to its `restype`.
 
-        Raises MlirOffloadRuntimeError for an error of the runtime. The memory that the function had
-        allocated until then is lost.
+        Raises MlirOffloadRuntimeError for an error of the runtime. Memory that the function allocated before
+        the error is leaked.
         """
         kind = entry.restype
         classes = _class_of(kind) + "".join(_class_of(type(value)) for value in given)
@@ -145,14 +145,14 @@ def _class_of(kind: type[Any] | None) -> str:
 
 
 def _word(value: Any) -> int:
-    """Return a register that holds the value, as a caller in C extends it."""
+    """Return the register content for a value, extended as a C caller does."""
     is_signed = getattr(type(value), "_type_", "") in set("bhilq")
     return int.from_bytes(bytes(value), "little", signed=is_signed) % (1 << 64)
 
 
 def _converted(kind: type[Any], word: ctypes.c_uint64) -> Any:
     value = kind.from_buffer_copy(bytes(word)[: ctypes.sizeof(kind)])
-    # ctypes converts what has a type of its own, and gives a subclass as it is.
+    # Like ctypes, convert ctypes' own types and return instances of subclasses.
     return value.value if kind.__module__ == "ctypes" else value
 
 

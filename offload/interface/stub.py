@@ -1,4 +1,4 @@
-"""The type stub of a library: its functions for type checkers and editors."""
+"""Render the Python type stub of a library, for type checkers and editors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlir_offload.offload.interface.library import Function, Library
 def render_stub(library: Library, name: str) -> str:
     """Return the text of a `.pyi` file: a class `name` with the functions of the library.
 
-    Arrays are `Any`, because those of every Python library are accepted; MLIR's types follow in comments.
+    Arrays are `Any`, because those of every Python library are accepted; comments contain the MLIR types.
     """
     lines = [
         f'"""The functions of {library.name}."""',

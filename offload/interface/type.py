@@ -1,7 +1,7 @@
-"""The types that pass between MLIR functions and their callers in C and Python.
+"""The types that MLIR functions exchange with callers in C and Python.
 
-They are spelled as MLIR spells them; what each is in C follows the C wrappers of
-`llvm.emit_c_interface` (mlir/docs/TargetLLVMIR.md, "C-compatible wrapper emission").
+They are spelled as in MLIR. Their C types follow the C wrappers of `llvm.emit_c_interface`
+(mlir/docs/TargetLLVMIR.md, "C-compatible wrapper emission").
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ _LONGEST_SPELLING = 4096
 
 
 class Element(Struct, frozen=True):
-    """A number: its C type, its size, and the kind that NumPy's array interface gives it.
+    """An element type: its C type, its size in bytes, and its kinds in NumPy's array interface.
 
-    A signless integer takes arrays of signed and of unsigned numbers (`iu`); bfloat16 and numbers
-    of 8 bits have no kind of their own (`V`) and go by their bits, or by the type that ml_dtypes
-    calls `dtype`. A vector in memory has `lanes`, each a `part`; the innermost ones lie in a row of
-    `row_bytes`, which may have a gap at its end.
+    A signless integer accepts arrays of signed and unsigned integers (`iu`). bfloat16 and 8-bit floats have
+    no kind (`V`); their arrays contain the bits, or the type `dtype` of ml_dtypes. A vector in memory has
+    `lanes`, each a `part`; the innermost ones are in a row of `row_bytes`, which may be padded at the end.
     """
 
     spelling: str
@@ -44,24 +43,24 @@ class Element(Struct, frozen=True):
 
     @property
     def is_complex(self) -> bool:
-        """Return whether it is a pair of numbers."""
+        """Return whether it is a complex number."""
         return self.kinds == "c"
 
     @property
     def number(self) -> Element:
-        """Return what it is made of: itself, or the part of a vector."""
+        """Return the scalar element type: the part of a vector, otherwise the type itself."""
         return self.part or self
 
     @property
     def align_bytes(self) -> int:
-        """Return the alignment that compiled code counts on."""
+        """Return the alignment in bytes that compiled code assumes."""
         if self.lanes:
             return self.row_bytes
         return self.size_bytes // 2 if self.is_complex else self.size_bytes
 
     @property
     def lane_strides(self) -> tuple[int, ...]:
-        """Return how many bytes apart the lanes of each dimension of a vector are."""
+        """Return the stride of the lanes of each dimension of a vector, in bytes."""
         outer = range(1, len(self.lanes))
         rows = (self.row_bytes * math.prod(self.lanes[at:-1]) for at in outer)
         return (*rows, self.number.size_bytes)
@@ -89,7 +88,7 @@ ELEMENTS: Final = {
         Element("complex<f64>", "mlir_complex_f64", 16, "c"),
     )
 }
-"""Every number that has the same form in MLIR's memory and in C's."""
+"""Every number type with the same representation in MLIR and C."""
 
 
 class ScalarType(Struct, frozen=True):
@@ -100,9 +99,9 @@ class ScalarType(Struct, frozen=True):
 
 
 class MemrefType(Struct, frozen=True):
-    """A memref of known rank; None represents a size, stride or offset known only at run time.
+    """A memref of known rank; None stands for a dynamic size, stride or offset.
 
-    `strides` is None for the identity layout: row by row, without gaps.
+    `strides` is None for the identity layout: row-major, contiguous.
     """
 
     spelling: str
@@ -125,13 +124,13 @@ class UnrankedType(Struct, frozen=True):
 
 
 class TokenType(Struct, frozen=True):
-    """A `!gpu.async.token`: the stream of whoever passes it."""
+    """A `!gpu.async.token`: a stream of the caller."""
 
     spelling: str = "!gpu.async.token"
 
 
 class InexpressibleType(Struct, frozen=True):
-    """A type that no caller in C or Python can pass."""
+    """A type that callers in C and Python cannot pass."""
 
     spelling: str
 
@@ -140,7 +139,7 @@ InterfaceType = ScalarType | MemrefType | UnrankedType | TokenType | Inexpressib
 
 
 def parse_interface_type(text: str) -> InterfaceType:
-    """Return what a type is to a caller; its aliases must have been resolved."""
+    """Parse a type; its aliases must be resolved."""
     if len(text) > _LONGEST_SPELLING:
         return InexpressibleType(text[:_LONGEST_SPELLING])
     if text == TokenType().spelling:
@@ -168,9 +167,9 @@ def _element(text: str) -> Element | None:
 
 
 def _vector(text: str) -> Element | None:
-    """Return a vector as it lies in memory: rows of the innermost lanes, each a power of two long.
+    """Return a vector in its memory layout: rows of the innermost lanes, padded to a power of two.
 
-    None for what has no form in C: bits, and what is too large to be meant.
+    None for types without a C representation: vectors of i1, and implausibly large ones.
     """
     match = _VECTOR.fullmatch(text)
     part = ELEMENTS.get(match[2]) if match else None
@@ -188,7 +187,7 @@ def _vector(text: str) -> Element | None:
 def _with_layout(
     text: str, element: Element, shape: tuple[int | None, ...], rest: str
 ) -> InterfaceType:
-    """Read what follows the shape: a layout, a memory space, or both. Memory spaces do not matter."""
+    """Parse the text after the shape: a layout, a memory space, or both. Memory spaces are ignored."""
     if rest.startswith("affine_map<"):
         return InexpressibleType(text)
     strided = _STRIDED.match(rest)

@@ -1,4 +1,4 @@
-"""What the formats of LLVM and the host runtime say of each device kind, in one module each."""
+"""The format and host runtime of each device kind; one module per kind."""
 
 from mlir_offload.toolchain import load_on_use
 

@@ -1,4 +1,4 @@
-"""Formats and runtime of NVIDIA GPUs."""
+"""The format and runtime of NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class _Cuda(KindFormat):
     has_sparse = True
 
     def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
-        """Raise CompatibilityError for an architecture that LLVM or ptxas does not know."""
+        """Raise CompatibilityError for an architecture that LLVM or ptxas does not support."""
         for major in {makers.lowering, makers.linking}:
             ptx.ptx_isa_for(target.arch, major, makers.cuda, is_assembled=makers.is_assembled)
 
     def link_arguments(self, plan: RuntimePlan, /) -> tuple[str, ...]:
-        """Return libcudart_static.a, or libcudart.so."""
+        """Return libcudart_static.a or libcudart.so. Raises ToolchainError if neither is found."""
         cudart = plan.library(self.name)
         if cudart is None:
             msg = "the CUDA runtime library (libcudart_static.a or libcudart.so) was not found"
@@ -70,7 +70,7 @@ class _Cuda(KindFormat):
         """Yield the images of fat binaries."""
         for fatbin in file.fatbins:
             for image in container_fatbin.read_fatbins(fatbin):
-                # What NVIDIA keeps to itself raises an error when it is read.
+                # Reading a scrambled image, which only NVIDIA's tools can read, would raise an error.
                 is_scrambled = image.compression == "scrambled"
                 yield image.arch, None if is_scrambled else image.content
 

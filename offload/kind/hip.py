@@ -1,4 +1,4 @@
-"""Formats and runtime of AMD GPUs."""
+"""The format and runtime of AMD GPUs."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ class _Hip(KindFormat):
     describes_parameters = True
 
     def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
-        """Raise CompatibilityError for a processor that the linking LLVM does not know."""
+        """Raise CompatibilityError for a processor that the linking LLVM does not support."""
         amdgpu_processor.check_processor(target.arch, makers.linking)
 
     def runtime_definitions(self, plan: RuntimePlan, /) -> tuple[str, ...]:
-        """Return the name of the library that the runtime loads."""
+        """Return the macro with the name of the library that the runtime loads."""
         if not loads_hip(plan.kinds):
             return ()
         return (f"-DMLIR_OFFLOAD_HIP_LIBRARY={_soname(plan.library(self.name))}",)
 
     def link_arguments(self, plan: RuntimePlan, /) -> tuple[str, ...]:
-        """Return libamdhip64.so; where the program loads it, only the place in which to look."""
+        """Return libamdhip64.so; if the runtime loads it at run time, only the option for its search path."""
         libamdhip = plan.library(self.name)
         if loads_hip(plan.kinds):
             return (f"-Wl,-rpath,{libamdhip.parent}",) if libamdhip else ()
@@ -82,20 +82,20 @@ class _Hip(KindFormat):
                 yield image.arch, image.content
 
     def text_form(self, content: bytes, /) -> ImageForm:
-        """Return assembly where there is a kernel descriptor."""
+        """Return the assembly format if the content has a kernel descriptor."""
         return ImageForm.AMDGPU_ASSEMBLY if AMDGPU_KERNEL.search(content) else ImageForm.UNKNOWN
 
 
 def loads_hip(kinds: Collection[Kind]) -> bool:
-    """Return whether the runtime looks for libamdhip64 when the program runs.
+    """Return whether the runtime loads libamdhip64 at run time.
 
-    A program for several kinds of devices has to start where there is no ROCm.
+    A program for several kinds must also start on hosts without ROCm.
     """
     return Kind.HIP in kinds and len(set(kinds)) > 1
 
 
 def _soname(libamdhip: Path | None) -> str:
-    """Return the name by which the dynamic linker finds the library: that of its major version."""
+    """Return the name by which the dynamic linker finds the library, with its major version."""
     if libamdhip is None:
         return _LIBAMDHIP
     match = _SONAME.match(libamdhip.resolve().name)

@@ -1,4 +1,4 @@
-"""Formats and runtime of devices that take SPIR-V. The runtime looks for libOpenCL when the program runs."""
+"""The format and runtime of devices that accept SPIR-V. The runtime loads libOpenCL at run time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class _Spirv(KindFormat):
     is_bundled = False
 
     def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
-        """Raise CompatibilityError where the linking LLVM has no device link for SPIR-V."""
+        """Raise CompatibilityError if the linking LLVM has no device link for SPIR-V."""
         dropped_image.check_device_link(target, makers.linking)
 
 

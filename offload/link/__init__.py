@@ -1,4 +1,4 @@
-"""What a link of device code needs, and what it would lose."""
+"""Checks of device links: their inputs, and the kernels that they would drop."""
 
 from mlir_offload.toolchain import load_on_use
 

@@ -1,4 +1,4 @@
-"""What can be known to be wrong with a link before it is made: each file that would lose kernels."""
+"""Check the inputs of a link, and report each file whose kernels the link would drop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mlir_offload.offload.link.coverage import (
     uncovered_kernels,
     unregistered_kernels,
 )
-from mlir_offload.offload.link.dropped_image import find_drop_reason
+from mlir_offload.offload.link.dropped_image import DropReasons
 from mlir_offload.offload.link.duplicate import merged_kernels
 from mlir_offload.offload.link.finding import Finding, listed
 from mlir_offload.offload.link.grouping import LinkedImages
@@ -32,31 +32,32 @@ if TYPE_CHECKING:
 
 
 def check_link(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Finding, ...]:
-    """Return what is wrong with objects, library members and linked files for a release's link.
+    """Return the errors in the objects, library members and linked files of a link by a release.
 
-    What one release cannot read comes first: the rest may follow from it. Raises VerificationError
-    where an image that has to be looked into is damaged.
+    Inputs that the release cannot read come first, because other errors may follow from them. Raises
+    VerificationError if an image that must be read is corrupt.
     """
     contents = tuple(inputs)
+    reasons = DropReasons(abi)
     return (
-        *(finding for item in contents for finding in _unread(item, abi)),
-        *(finding for item in contents for finding in _linked_findings(item)),
+        *(finding for item in contents for finding in _unread(item, abi, reasons)),
+        *(finding for item in contents if item.is_answerable for finding in _linked_findings(item)),
         *_missing_findings([item for item in contents if item.is_relocatable], abi),
     )
 
 
 def repeated_objects(inputs: Iterable[ObjectContents], line: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the objects with device code that the link line names several times."""
+    """Return the objects with device code that the link line names more than once."""
     times = Counter(line)
     objects = dict.fromkeys(item.path for item in inputs if item.images and not item.member)
     return tuple(path for path in objects if times[path] > 1)
 
 
 def kind_notes(inputs: Iterable[ObjectContents]) -> tuple[str, ...]:
-    """Return a note for each object without code for a kind of device that other objects have too.
+    """Return a note for each object without code for a kind of device that other objects support.
 
-    Kernels of mlir-offload that are compiled for several kinds run on the one that the program finds.
-    Other kinds in a program, such as OpenMP next to CUDA C++, have kernels of their own.
+    Kernels of mlir-offload that are compiled for several kinds run on the kind that the program selects.
+    Other kinds in a program, such as OpenMP next to CUDA C++, have separate kernels.
     """
     objects = [item for item in inputs if item.runtime_symbols and not item.is_optional]
     made = {item.location: _kinds_of_kernels(item) for item in objects}
@@ -70,7 +71,7 @@ def kind_notes(inputs: Iterable[ObjectContents]) -> tuple[str, ...]:
 
 
 def _kinds_of_kernels(item: ObjectContents) -> frozenset[str]:
-    """Return the kinds of the kernel that is registered for most of them."""
+    """Return the kinds of the kernel that is registered for the most kinds."""
     kinds: defaultdict[str, set[str]] = defaultdict(set)
     for kind, kernel in registered_kernels(item):
         kinds[kernel].add(kind)
@@ -78,24 +79,24 @@ def _kinds_of_kernels(item: ObjectContents) -> frozenset[str]:
     return frozenset(ranked[-1] if ranked else ())
 
 
-def _unread(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
-    """Return what the wrapper of this release would not read of an object."""
+def _unread(item: ObjectContents, abi: OffloadAbi, reasons: DropReasons) -> Iterator[Finding]:
+    """Yield findings for an object that the wrapper of this release would not link completely."""
     if item.is_relocatable:
         yield from layout_findings(item, abi)
-        yield from loss_findings(item, abi)
+        yield from loss_findings(item, reasons)
         yield from _half_linked_findings(item)
         yield from _merged_findings(item)
 
 
 def layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
-    """Return whether a release would not register the kernels of an object; it links silently.
+    """Yield a finding if a release would silently not register the kernels of an object.
 
-    An object for any release has an array more, which this release does not look for.
+    An object for any release has an additional array, which this release ignores.
     """
     arrays = dict.fromkeys(
         (entry.section, entry.fields) for entry in item.entries if not entry.is_device_linked
     )
-    sections, members = {name for _, name in abi.entry.sections}, len(abi.entry.fields)
+    sections, members = abi.entry.section_names, len(abi.entry.fields)
     misread = [name for name, fields in arrays if name in sections and fields != members]
     if arrays and sections.isdisjoint(name for name, _ in arrays):
         misread = [name for name, _ in arrays]
@@ -108,10 +109,11 @@ def layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
         )
 
 
-def loss_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
-    """Return the images of an object that the wrapper of this release drops, or fails at."""
+def loss_findings(item: ObjectContents, reasons: DropReasons) -> Iterator[Finding]:
+    """Yield a finding for each image of an object that the wrapper of a release drops or rejects."""
+    abi = reasons.abi
     for image in item.images:
-        reason = find_drop_reason(image, abi)
+        reason = reasons.find(image)
         if reason:
             target = f"{image.kind} image for {arch_name(image.arch)}"
             yield Finding(
@@ -128,9 +130,9 @@ def _half_linked_findings(item: ObjectContents) -> Iterator[Finding]:
     It links device code and registers it, but leaves entries and images for the next link, where
     the second registration fails.
     """
-    entries = set(registered_kernels(item))
-    if not entries or not (item.fatbins or item.hip_fatbins):
+    if not (item.fatbins or item.hip_fatbins):
         return
+    entries = set(registered_kernels(item))
     linked = {(image.kind, name) for image in loaded_images(item) for name in image.kernels or ()}
     if entries & linked:
         yield Finding(
@@ -142,7 +144,7 @@ def _half_linked_findings(item: ObjectContents) -> Iterator[Finding]:
 
 
 def _merged_findings(item: ObjectContents) -> Iterator[Finding]:
-    """Return whether a linker put objects with kernels of the same names together."""
+    """Yield a finding if a linker merged objects with kernels of the same names."""
     merged = merged_kernels(item)
     if merged:
         yield Finding(
@@ -153,7 +155,7 @@ def _merged_findings(item: ObjectContents) -> Iterator[Finding]:
 
 
 def _linked_findings(item: ObjectContents) -> Iterator[Finding]:
-    """Return what a shared library or a device-linked object would launch in vain."""
+    """Yield findings for kernels that a shared library or device-linked object registers without an image."""
     lost = unregistered_kernels(item)
     if lost:
         names = listed([f"'{kernel}'" for kernel in dict.fromkeys(name for _, name in lost)])
@@ -173,7 +175,7 @@ def _linked_findings(item: ObjectContents) -> Iterator[Finding]:
 
 
 class _Shortage(Struct, frozen=True):
-    """Kernels of one kind that an object registers, and the architectures that it has no image for."""
+    """Kernels of one kind that an object registers, and the architectures for which it has no image."""
 
     item: ObjectContents
     kind: str
@@ -182,9 +184,10 @@ class _Shortage(Struct, frozen=True):
 
 
 def _missing_findings(contents: Sequence[ObjectContents], abi: OffloadAbi) -> Iterator[Finding]:
-    """Return the objects whose kernels the images on the link line cannot cover.
+    """Yield a finding for each object whose kernels some linked image would lack.
 
-    An object's own part in a linked image is trusted here; the linked file is looked into.
+    If an object contributes to a linked image, that image is assumed to contain its kernels; the linked file
+    is verified later.
     """
     images = LinkedImages(contents, abi.target_groups)
     shortages = list(_shortages(contents, images))
@@ -245,7 +248,7 @@ def _for_other_archs(
         archs = _raw_archs([lack.item], lack.kind)
         shown = listed([arch or "any processor" for arch in archs])
         hint = f"compile all objects with the same -march= and --for-clang=; the image here is for {shown}"
-        # Without -march= the arch is that of the release that an object is compiled for.
+        # Without -march=, the arch depends on the release that an object is compiled for.
         if unnamed_host_archs().issuperset(all_archs):
             hint = (
                 f"compile all objects with --for-clang={abi.major}, which links only images for the CPU"

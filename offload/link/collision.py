@@ -1,4 +1,4 @@
-"""Kernels of one name in several objects of a link, of which one device link would keep only one."""
+"""Duplicate kernel names in the objects of a link; a common device link would keep only one kernel."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _GLOBAL, _WEAK = 1, 2
 
 
 class KernelStubs(Struct, frozen=True):
-    """What the symbols of an object tell of kernels.
+    """The kernel stubs in the symbols of an object.
 
-    `own` are the kernels that mlir-offload made a stub for, `defined` and `launched` the public
-    stubs that are defined here, and those that another file has to define; `undefined` is all that
-    another file has to define, where a kernel's own name is that of its handle.
+    `own` are the kernels with a local stub of mlir-offload. `defined` are the public stubs that the object
+    defines, `launched` those that another file must define. `undefined` are all undefined symbols, including
+    kernel handles, which have the name of the kernel.
     """
 
     own: frozenset[str]
@@ -46,13 +46,13 @@ class KernelStubs(Struct, frozen=True):
     undefined: frozenset[str] = frozenset()
 
     def launches(self, kernel: str, kind: str) -> bool:
-        """Return whether the object launches a kernel that another file has to define."""
+        """Return whether the object launches a kernel that another file must define."""
         by_handle = format_of(kind).is_launched_by_handle and kernel in self.undefined
         return by_handle or mangling.stub_symbol(kernel) in self.launched
 
 
 class LinkInput(Struct, frozen=True):
-    """An object on a link line: the file that its bytes lie in, its place there if it is a member."""
+    """An object in a link: its contents, its file, and its position in the file if it is a member."""
 
     contents: ObjectContents
     file: Path
@@ -61,7 +61,7 @@ class LinkInput(Struct, frozen=True):
 
 
 class Collision(Struct, frozen=True):
-    """A kernel of one kind that several objects define, by their numbers on the link line."""
+    """A kernel of one kind that several objects define, given by their indices in the link line."""
 
     kind: str
     kernel: str
@@ -69,7 +69,7 @@ class Collision(Struct, frozen=True):
 
 
 def find_collisions(objects: Sequence[ObjectContents]) -> tuple[Collision, ...]:
-    """Return the kernels that several objects bring device code for."""
+    """Return the kernels for which several objects contain device code."""
     definers: dict[tuple[str, str], dict[int, None]] = {}
     for number, item in enumerate(objects):
         for entry in item.entries if item.is_relocatable else ():
@@ -83,10 +83,10 @@ def find_collisions(objects: Sequence[ObjectContents]) -> tuple[Collision, ...]:
 
 
 def objects_to_detach(objects: Sequence[ObjectContents]) -> tuple[ObjectContents, ...]:
-    """Return the device-linked objects and members that a link would mix up with others.
+    """Return the device-linked objects and members that would affect other objects in a link.
 
-    `clang -r --offload-link` leaves the public stubs of their kernels as they are, and images for
-    the CPU in a section that the wrapper links again.
+    `clang -r --offload-link` leaves the public stubs of their kernels global, and leaves images for the CPU
+    in a section that the wrapper links again.
     """
     named: dict[tuple[str, str], set[str]] = {}
     for item in objects:
@@ -110,11 +110,11 @@ def objects_to_detach(objects: Sequence[ObjectContents]) -> tuple[ObjectContents
 def objects_to_finish(
     collisions: Iterable[Collision], inputs: Sequence[LinkInput]
 ) -> dict[int, Collision]:
-    """Return the objects whose device code must be linked apart from the others, each with why.
+    """Return the objects that must be device-linked separately, each with a collision as the reason.
 
-    Of the objects that define a kernel one is left: one of another compiler's, which may well need
-    device functions of its neighbours; else an object rather than a member of a library. Kernels
-    that no object of ours defines are left to the one-definition rule of C++.
+    Of the objects that define a kernel, one remains in the common link: preferably one of another compiler,
+    which may call device functions of other files, otherwise an object before a library member. Kernels that
+    no object of mlir-offload defines are subject to the one-definition rule of C++.
     """
     chosen: dict[int, Collision] = {}
     for collision in collisions:
@@ -128,7 +128,7 @@ def objects_to_finish(
 def check_kinds(
     collisions: Iterable[Collision], objects: Sequence[ObjectContents], abi: OffloadAbi
 ) -> None:
-    """Raise SourceError where the release cannot link the device code of one object apart."""
+    """Raise SourceError if the release cannot device-link one object separately."""
     for collision in collisions:
         if collision.kind in abi.relocatable_link_without:
             first, second = (objects[number].location for number in collision.objects[:2])
@@ -140,9 +140,9 @@ def check_kinds(
 
 
 def check_targets(collisions: Iterable[Collision], objects: Sequence[ObjectContents]) -> None:
-    """Raise SourceError where kernels of one name are made for different architectures.
+    """Raise SourceError if kernels of the same name are compiled for different architectures.
 
-    The check of the linked file could not tell whose kernel an architecture lacks.
+    The verification of the linked file could not determine whose kernel an architecture lacks.
     """
     for collision in collisions:
         first, *others = (objects[number] for number in collision.objects)
@@ -159,9 +159,9 @@ def check_targets(collisions: Iterable[Collision], objects: Sequence[ObjectConte
 
 
 def check_launches(collisions: Iterable[Collision], inputs: Sequence[LinkInput]) -> None:
-    """Raise SourceError where a file launches a kernel that several other files define.
+    """Raise SourceError if a file launches a kernel that several other files define.
 
-    An object of another compiler's is no such file: its strong stub takes precedence.
+    Objects of other compilers do not count, because their strong stub takes precedence.
     """
     for collision in collisions:
         public = mangling.stub_symbol(collision.kernel)
@@ -172,14 +172,14 @@ def check_launches(collisions: Iterable[Collision], inputs: Sequence[LinkInput])
         if caller is not None and len(own) > 1 and len(own) == len(definers):
             places = " and by ".join(item.contents.location for item in own[:2])
             msg = f"kernel '{collision.kernel}' is launched here, and defined by {places}"
-            hint = "rename one of the kernels: nothing tells which one is meant"
+            hint = "rename one of the kernels: the launch is ambiguous"
             raise SourceError(msg, hint=hint, location=caller.contents.location)
 
 
 def read_stubs(view: ByteView) -> KernelStubs:
-    """Return what the symbols of an object, or of a host module in bitcode, say.
+    """Return the kernel stubs of an object, or of a host module in bitcode.
 
-    Raises SourceError where it is damaged.
+    Raises SourceError if it is corrupt.
     """
     own, defined, undefined = set[str](), set[str](), set[str]()
     symbols = _module_symbols(view) if is_bitcode(view.head(4)) else _elf_symbols(view)
@@ -212,11 +212,11 @@ def _module_symbols(view: ByteView) -> Iterator[tuple[str, bool, bool]]:
 
 
 def detach_object(data: bytes, *, location: str = "") -> bytes:
-    """Return an object that `clang -r --offload-link` made so that it leaves other objects alone.
+    """Return an object of `clang -r --offload-link`, changed so that it does not affect other objects.
 
-    Its device images get a section type by which a later run of the wrapper does not find them: it
-    would link the other images for the CPU against these. The public stubs of its kernels become
-    weak, so that other objects may have kernels of the same names.
+    Its device images get a section type that a later run of the wrapper ignores; otherwise the wrapper would
+    link the other CPU images with them. The public stubs of its kernels become weak, so that other objects
+    may have kernels of the same names.
     """
     elf = read_elf(memory_view(data, location=location))
     result = bytearray(data)
@@ -230,7 +230,7 @@ def detach_object(data: bytes, *, location: str = "") -> bytes:
 
 
 def _public_stubs(elf: ElfFile) -> Iterator[tuple[int, int]]:
-    """Return place and value of `st_info` of the public stubs and handles that mlir-offload made."""
+    """Yield the offset and value of `st_info` of the public stubs and handles of mlir-offload."""
     tables = [(section, tuple(elf.symbols_of(section))) for section in elf.named(".symtab")]
     local = [symbol.name for _, symbols in tables for symbol in symbols if not symbol.is_global]
     own = {

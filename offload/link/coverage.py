@@ -1,8 +1,8 @@
-"""Compare the kernels that the host registers with those that the device images of a file hold."""
+"""Compare the kernels that the host registers with those in the device images of a file."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -39,9 +39,9 @@ class KernelImage(Struct, frozen=True, order=True):
 
 
 class ExpectedKernels(Struct, frozen=True):
-    """What a link must yield: kernels per kind, and the architectures of each kind.
+    """The kernels that a link must produce, per kind, and the architectures of each kind.
 
-    Those of library members count if the linker takes the members.
+    The architectures of library members count if the linker uses the members.
     """
 
     kernels: frozenset[tuple[str, str]]
@@ -50,14 +50,14 @@ class ExpectedKernels(Struct, frozen=True):
 
 
 def arch_name(arch: str) -> str:
-    """Return the architecture as `--offload-arch=` spells it: that of the CPU has no name."""
+    """Return the architecture as `--offload-arch=` spells it; that of the CPU is empty internally."""
     return arch or "host"
 
 
 def expected_kernels(inputs: Iterable[ObjectContents]) -> ExpectedKernels:
-    """Return what the files on a link line ask for.
+    """Return the kernels and architectures that the files on a link line require.
 
-    Shared libraries and objects whose device code is linked already answer for themselves.
+    Shared libraries and device-linked objects are excluded, because they contain their own images.
     """
     contents = [item for item in inputs if item.is_relocatable]
     objects = [item for item in contents if not item.is_optional]
@@ -70,7 +70,7 @@ def expected_kernels(inputs: Iterable[ObjectContents]) -> ExpectedKernels:
 
 
 def registered_kernels(item: ObjectContents) -> Iterator[tuple[str, str]]:
-    """Return the kind and name of each kernel that the next link, or this file, registers."""
+    """Yield the kind and name of each kernel that the next link, or this file, registers."""
     kinds = all_kinds() if item.entries else ()
     for entry in item.entries:
         if entry.is_kernel and not entry.is_device_linked and entry.kind in kinds:
@@ -78,7 +78,7 @@ def registered_kernels(item: ObjectContents) -> Iterator[tuple[str, str]]:
 
 
 def held_kernels(item: ObjectContents) -> frozenset[KernelImage]:
-    """Return the kernels that the images of a file hold, as far as they can be looked into."""
+    """Return the kernels in the images of a file, except in images that cannot be read."""
     return frozenset(
         KernelImage(image.kind, image.arch, kernel)
         for image in all_images(item)
@@ -89,20 +89,20 @@ def held_kernels(item: ObjectContents) -> frozenset[KernelImage]:
 def missing_kernels(
     linked: Path, expected: ExpectedKernels, inputs: Iterable[ObjectContents] = ()
 ) -> tuple[KernelImage, ...]:
-    """Return each kernel that a linked file registers, or was to, and that an image of it lacks.
+    """Return each kernel that a linked file registers, or should register, but that an image lacks.
 
-    Raises VerificationError where the file holds device images that cannot be read.
+    Raises VerificationError if the file contains device images that cannot be read.
     """
     contents = read_objects(linked)
     images = tuple(image for item in contents for image in loaded_images(item))
     kernels = expected.kernels | {pair for item in contents for pair in registered_kernels(item)}
     found = frozenset((image.kind, image.arch) for image in images)
     taken = expected.archs | (expected.member_archs & found)
-    needed = (
-        KernelImage(kind, arch, kernel)
-        for kind, kernel in kernels
+    needed = {
+        (kind, arch): names
+        for kind, names in _by_kind(kernels).items()
         for arch in _first_archs(kind, (taken, expected.member_archs, found))
-    )
+    }
     return _not_held(needed, images, _held_apart(contents, images, inputs))
 
 
@@ -111,9 +111,9 @@ def _held_apart(
     images: Sequence[HeldImage],
     inputs: Iterable[ObjectContents],
 ) -> Counter[KernelImage]:
-    """Count the images of objects whose device code was linked apart, by what they hold.
+    """Count the kernels in images of separately device-linked objects.
 
-    A kernel in one of these is not the kernel of its name that the link of all others was to yield.
+    Such a kernel is not the kernel of the same name that the common link should produce.
     """
     together = {pair for item in linked for pair in registered_kernels(item)}
     registered = {
@@ -125,7 +125,7 @@ def _held_apart(
         if own & registered:
             counts.update(held_kernels(item))
             registered -= own
-    # The driver has linked the others apart, for all architectures that the link is for.
+    # The driver device-linked the other objects separately, for all architectures of the link.
     targets = {(image.kind, image.arch) for image in images}
     counts.update(
         KernelImage(kind, arch, name)
@@ -137,9 +137,9 @@ def _held_apart(
 
 
 def _device_linked_kernels(item: ObjectContents) -> set[tuple[str, str, str]]:
-    """Return the kernels of objects whose device code is linked: which link it was, kind and name.
+    """Return the kernels of device-linked objects: an identifier of the device link, kind and name.
 
-    An object for several releases has an array for each of them, with the same suffix after that link.
+    An object for several releases has one array per release, all with the suffix of their device link.
     """
     return {
         (entry.section.rpartition("_")[2], entry.kind, entry.name)
@@ -151,9 +151,9 @@ def _device_linked_kernels(item: ObjectContents) -> set[tuple[str, str, str]]:
 def coverage_findings(
     linked: Path, inputs: Sequence[ObjectContents], *, name: str = ""
 ) -> tuple[Finding, ...]:
-    """Return what the images of a linked file lack, by the input that should have brought it.
+    """Return the kernels that the images of a linked file lack, grouped by the responsible input.
 
-    `name` is what the user calls the linked file.
+    `name` is the user's name for the linked file.
     """
     missing = missing_kernels(linked, expected_kernels(inputs), inputs)
     if not missing:
@@ -175,7 +175,7 @@ def coverage_findings(
 
 
 def check_resolved(linked: Path, *, name: str = "") -> None:
-    """Raise VerificationError where linked SPIR-V calls what it does not hold: the wrapper links it all the same."""
+    """Raise VerificationError if linked SPIR-V calls undefined functions, which the wrapper does not reject."""
     for item in read_objects(linked):
         for image in item.images:
             if format_of(image.kind).links_undefined:
@@ -188,13 +188,13 @@ def check_resolved(linked: Path, *, name: str = "") -> None:
 
 
 def has_sections(linked: Path) -> bool:
-    """Return whether a linked file tells where its device code is; -z nosectionheader leaves that out."""
+    """Return whether a linked file has section headers, which -z nosectionheader omits."""
     with open_view(linked) as view:
         return view.head(len(ELF_MAGIC)) != ELF_MAGIC or bool(read_elf(view).rows)
 
 
 def check_entries(linked: Path, inputs: Iterable[ObjectContents], *, name: str = "") -> None:
-    """Raise VerificationError where a linker that removes unused sections removed entries of kernels."""
+    """Raise VerificationError if garbage collection of sections removed the entries of kernels."""
     kept = {(entry.kind, entry.name) for item in read_objects(linked) for entry in item.entries}
     lost = sorted(kernel for _, kernel in expected_kernels(inputs).kernels - kept)
     if lost:
@@ -204,15 +204,15 @@ def check_entries(linked: Path, inputs: Iterable[ObjectContents], *, name: str =
 
 
 def check_coverage(linked: Path, inputs: Sequence[ObjectContents], *, name: str = "") -> None:
-    """Raise VerificationError where a device image lacks a kernel; it names them, and the hint."""
+    """Raise VerificationError if device images lack kernels; the error names the kernels and has a hint."""
     raise_findings(coverage_findings(linked, inputs, name=name))
 
 
 def unregistered_kernels(item: ObjectContents) -> tuple[tuple[str, str], ...]:
-    """Return the kind and name of each kernel with an entry and without an image in the file.
+    """Return the kind and name of each kernel that has an entry but no image in the file.
 
-    Nothing registers them: the file was linked without the linker wrapper, or that dropped the
-    images. An object that is still to be linked has none.
+    Such kernels are not registered: the file was linked without the linker wrapper, or the wrapper dropped
+    the images. For an object that is still to be linked, the result is empty.
     """
     entries = _answerable_kernels(item)
     if not entries:
@@ -225,19 +225,19 @@ def unregistered_kernels(item: ObjectContents) -> tuple[tuple[str, str], ...]:
 
 def uncovered_kernels(item: ObjectContents) -> tuple[KernelImage, ...]:
     """Return each kernel that only some of the images of a linked file hold."""
-    lost = frozenset(unregistered_kernels(item))
-    images = tuple(loaded_images(item)) if _answerable_kernels(item) else ()
-    needed = (
-        KernelImage(kind, image.arch, kernel)
-        for kind, kernel in _answerable_kernels(item) - lost
+    answerable = _answerable_kernels(item)
+    registered = _by_kind(answerable - frozenset(unregistered_kernels(item)))
+    images = tuple(loaded_images(item)) if answerable else ()
+    needed = {
+        (image.kind, image.arch): registered[image.kind]
         for image in images
-        if image.kind == kind
-    )
+        if image.kind in registered
+    }
     return _not_held(needed, images)
 
 
 def _answerable_kernels(item: ObjectContents) -> frozenset[tuple[str, str]]:
-    """Return the kernels that a file has to hold itself: those of a link that is done."""
+    """Return the kernels that must be in the file itself, because its device link is complete."""
     return frozenset(
         (entry.kind, entry.name)
         for entry in item.entries
@@ -247,25 +247,37 @@ def _answerable_kernels(item: ObjectContents) -> frozenset[tuple[str, str]]:
     )
 
 
+def _by_kind(kernels: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for kind, kernel in kernels:
+        found[kind].add(kernel)
+    return found
+
+
 def _not_held(
-    needed: Iterable[KernelImage],
+    needed: Mapping[tuple[str, str], Collection[str]],
     images: Sequence[HeldImage],
     apart: Counter[KernelImage] | None = None,
 ) -> tuple[KernelImage, ...]:
-    """Return the pairs that no image holds besides those `apart`, in order.
+    """Return what no image holds, besides those `apart`, of the kernels needed of a kind and architecture.
 
     An image that cannot be looked into may hold all.
     """
-    opaque = {(image.kind, image.arch) for image in images if image.kernels is None}
-    held = Counter(
-        KernelImage(image.kind, image.arch, kernel)
-        for image in images
-        for kernel in image.kernels or ()
-    )
-    held -= apart or Counter()
-    return tuple(
-        sorted(pair for pair in {*needed} - held.keys() if (pair.kind, pair.arch) not in opaque)
-    )
+    held: defaultdict[tuple[str, str], list[Collection[str] | None]] = defaultdict(list)
+    for image in images:
+        held[image.kind, image.arch].append(image.kernels)
+    missing: list[KernelImage] = []
+    for (kind, arch), kernels in needed.items():
+        known = [own for own in held[kind, arch] if own is not None]
+        if len(known) < len(held[kind, arch]):
+            continue
+        lost = set(kernels).difference(*known)
+        for one, times in (apart or {}).items():
+            is_needed = (one.kind, one.arch) == (kind, arch) and one.kernel in kernels
+            if is_needed and sum(one.kernel in own for own in known) <= times:
+                lost.add(one.kernel)
+        missing += (KernelImage(kind, arch, kernel) for kernel in lost)
+    return tuple(sorted(missing))
 
 
 def _first_archs(kind: str, choices: Sequence[frozenset[tuple[str, str]]]) -> tuple[str, ...]:
@@ -275,7 +287,7 @@ def _first_archs(kind: str, choices: Sequence[frozenset[tuple[str, str]]]) -> tu
 
 
 def _registering(inputs: Iterable[ObjectContents]) -> dict[tuple[str, str], ObjectContents]:
-    """Return the file that registers each kernel; one with images before one without."""
+    """Return the file that registers each kernel; a file with images has precedence."""
     found: dict[tuple[str, str], ObjectContents] = {}
     for item in sorted(inputs, key=lambda item: not item.images):
         for entry in item.entries:
@@ -307,7 +319,7 @@ def _hint(
         return compile_too(origin, sorted(arch for kind, arch in made if kind in kinds), lacking)
     arch = arch_name(pairs[0].arch)
     if len(forms.get((pairs[0].kind, pairs[0].arch), ())) > 1:
-        # LLVM 15 drops the kernels of bitcode where another image for the target is machine code.
+        # LLVM 15 drops the kernels of bitcode if another image for the target is machine code.
         return (
             f"compile {origin.location} with --device-code=object, as other objects for {arch} are; "
             "or those to bitcode (clang: -foffload-lto)"
@@ -316,7 +328,7 @@ def _hint(
 
 
 def compile_too(origin: ObjectContents, archs: Sequence[str], lacking: Sequence[str]) -> str:
-    """Return the hint for an object that was made for other architectures than it is needed for."""
+    """Return the hint for an object that lacks required architectures."""
     made_for = ", ".join(map(arch_name, archs)) or "no device"
     wanted = ",".join(map(arch_name, lacking))
     return f"{origin.location} is made for {made_for}: compile it with --offload-arch={wanted} too"

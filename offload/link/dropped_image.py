@@ -1,4 +1,4 @@
-"""Images that the linker wrapper of a release would lose, most of them silently."""
+"""Find the images that the linker wrapper of a release would drop, mostly silently."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def links_device(target: Target, major: int) -> bool:
 
 
 def check_device_link(target: Target, major: int) -> None:
-    """Raise CompatibilityError where the linker wrapper of a release links no code for a target."""
+    """Raise CompatibilityError if the linker wrapper of a release links no code for a target."""
     if not links_device(target, major):
         device = device_of(target.triple)
         rows = offload_table()["linked_images"][device]
@@ -37,10 +37,29 @@ def check_device_link(target: Target, major: int) -> None:
         raise CompatibilityError(msg, hint=hint)
 
 
-def find_drop_reason(image: PackagedImage, abi: OffloadAbi) -> str:
-    """Return why the linker wrapper of a release would lose an image of an object; empty if it links.
+class DropReasons:
+    """Why the linker wrapper of a release would lose images; the same for images that are labelled alike."""
 
-    Some releases fail at such an image, others link silently.
+    def __init__(self, abi: OffloadAbi) -> None:
+        """Know no image yet."""
+        self.abi = abi
+        self._known: dict[tuple[object, ...], str] = {}
+
+    def find(self, image: PackagedImage) -> str:
+        """Return why an image of an object would be lost, as `find_drop_reason`."""
+        form = image_form_of(image.content.head(FORM_BYTES))
+        numbers = (image.version, image.kind_code, image.image_kind)
+        label = (form, image.kind, image.triple, image.arch, *numbers)
+        reason = self._known.get(label)
+        if reason is None:
+            reason = self._known[label] = find_drop_reason(image, self.abi)
+        return reason
+
+
+def find_drop_reason(image: PackagedImage, abi: OffloadAbi) -> str:
+    """Return why the linker wrapper of a release would drop an image of an object; empty if it links.
+
+    Some releases fail on such an image, others drop it silently.
     """
     if image.version not in abi.container_versions:
         return f"it is in an offload binary of version {image.version}"

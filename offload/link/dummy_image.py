@@ -1,7 +1,7 @@
-"""An object that makes the linker wrapper take device code out of static libraries.
+"""An object that makes the linker wrapper link the device code in static libraries.
 
-The wrapper of every release skips the device code of a library member, silently, unless an
-object on the link line has an image for the same target. The dummy image object has empty ones.
+The wrapper of every release silently skips the device code of a library member, unless an object on the link
+line has an image for the same target. The dummy image object has empty images.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
 _HOST_ARCH = "host"
-# How clang takes the architecture for a GPU; SPIR-V has none.
+# clang's option for the architecture of a GPU; SPIR-V has none.
 _FLAGGED = ("nvptx64", "amdgcn")
 _GPU_OPTION = {"nvptx64": "-march=", "amdgcn": "-mcpu=", "spirv64": ""}
 
 
 def targets_needing_dummy(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Target, ...]:
-    """Return the targets of library members that need a dummy image object with the wrapper of a release.
+    """Return the targets of library members for which a release's wrapper needs a dummy image object.
 
-    An object with an image for the target does as well, unless the release heeds only those that
-    precedes the library.
+    An object with an image for the target also works, unless the release only considers objects that precede
+    the library.
     """
     contents = tuple(inputs)
     held = targets_of(item for item in contents if not item.member)
@@ -42,10 +42,10 @@ def targets_needing_dummy(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> 
 def empty_image_command(
     llvm: LlvmToolchain, target: Target, output: Path, *, feature: str = ""
 ) -> Command:
-    """Return the command that makes an empty image: bitcode for a GPU, an object for the CPU.
+    """Return the command that compiles an empty image: bitcode for a GPU, an object for the CPU.
 
-    `feature` is the PTX ISA (`+ptx83`); without it clang takes that of the CUDA that it finds by
-    itself, or one that is too old for the architecture.
+    `feature` is the PTX ISA (`+ptx83`). Without it, clang uses that of the CUDA installation that it finds,
+    or one that is too old for the architecture.
     """
     flags: tuple[str, ...] = ("-fPIC",)
     language = "c"
@@ -55,8 +55,8 @@ def empty_image_command(
         flags = ("-emit-llvm", *arch, "-nogpulib", "-Wno-unknown-cuda-version")
         flags += (f"--cuda-feature={feature}",) if feature else ()
     if target.triple.startswith(_FLAGGED):
-        # Of C clang makes module flags, such as AMD's code object version, that the images of the
-        # libraries may contradict.
+        # From C, clang generates module flags, such as AMD's code object version, that may conflict with the
+        # images of the libraries.
         language = "ir"
         flags += ("-Wno-override-module",)
     head = (str(llvm.tool("clang")), f"--target={target.triple}", *flags)
@@ -64,17 +64,17 @@ def empty_image_command(
 
 
 def is_bitcode_target(target: Target) -> bool:
-    """Return whether the empty image for a target is bitcode: that of a GPU, whatever the kind."""
+    """Return whether the empty image for a target is bitcode, as for all GPUs."""
     return target.triple.partition("-")[0] in _GPU_OPTION
 
 
 def render_dummy_image(binary: bytes) -> str:
-    """Return the host module of a dummy image object, to be compiled by the consumer's clang."""
+    """Return the host module of a dummy image object, for the linking clang."""
     return embed.embed_binary("", binary)
 
 
 def targets_of(contents: Iterable[ObjectContents]) -> frozenset[Target]:
-    """Return the targets of the images that objects have."""
+    """Return the targets of the images of objects."""
     return frozenset(
         Target(kind, image.triple, image.arch or _HOST_ARCH)
         for item in contents

@@ -1,7 +1,7 @@
-"""Kernels that several files on a link line define, each differently.
+"""Find kernels that several files on a link line define with different code.
 
-The device link takes one of them silently where it links bitcode or looks into libraries, and
-every launch runs that one.
+If the device link links bitcode or searches libraries, it silently keeps one of them, and every launch runs
+that one.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class DuplicateKernel(Struct, frozen=True):
 
 
 def find_duplicates(inputs: Iterable[ObjectContents]) -> tuple[DuplicateKernel, ...]:
-    """Return the kernels that objects and library members to be linked define differently.
+    """Return the kernels that objects and library members of a link define differently.
 
-    Each later definition is paired with the first. Kernels with C++ names are left to the
-    one-definition rule. Images are looked into only where two files register one name.
+    Each later definition is paired with the first one. Kernels with C++ names are excluded, because of the
+    one-definition rule. Images are only read if two files register the same name.
     """
     definers: dict[tuple[str, str], list[ObjectContents]] = defaultdict(list)
     for item in inputs:
@@ -56,9 +56,9 @@ def find_duplicates(inputs: Iterable[ObjectContents]) -> tuple[DuplicateKernel, 
 
 
 def merged_kernels(item: ObjectContents) -> tuple[str, ...]:
-    """Return the kernels that one object registers several times, with different code for a device.
+    """Return the kernels that one object registers more than once, with different code for a device.
 
-    A linker made it of several objects and left their device code as it was.
+    A linker merged several objects into it without linking their device code.
     """
     entries = [(entry.kind, entry.section, entry.name) for entry in item.entries if entry.is_kernel]
     if len(set(entries)) == len(entries):
@@ -79,9 +79,9 @@ def _differ(images: Sequence[PackagedImage]) -> bool:
 
 
 def check_duplicates(inputs: Iterable[ObjectContents]) -> None:
-    """Raise SourceError where kernels of one name differ; it names both files of each.
+    """Raise SourceError if kernels of the same name differ; it names both files of each.
 
-    A kernel that differs for several architectures is one fault.
+    A kernel that differs for several architectures is reported once.
     """
     archs: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for item in find_duplicates(inputs):
@@ -110,13 +110,13 @@ def _differing(
                 first[arch] = (item, images)
                 continue
             other, theirs = first[arch]
-            # The code of a kernel may be the same and that of a function that it calls another.
+            # Even if the code of two kernels is equal, functions that they call may differ.
             if not any(is_equal(a.content, b.content) for a in images for b in theirs):
                 yield DuplicateKernel(kind, arch, kernel, other, item)
 
 
 def _images_with(kind: str, kernel: str, item: ObjectContents) -> dict[str, list[PackagedImage]]:
-    """Return per architecture the images that define the kernel, or may define it."""
+    """Return, per architecture, the images that define the kernel or may define it."""
     found: dict[str, list[PackagedImage]] = defaultdict(list)
     for image in item.images:
         if image.kind == kind:

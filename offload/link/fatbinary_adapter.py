@@ -1,14 +1,13 @@
-"""A private CUDA directory for the linker wrapper: the tools in one place, `fatbinary` adapted.
+"""A private CUDA directory for the linker wrapper, with all tools and an adapter for `fatbinary`.
 
-The wrapper of LLVM 21 and older calls `fatbinary --image=profile=sm_90,file=F`, which CUDA 12.9 and
-newer refuse; they want `--image3=kind=elf,sm=90,file=F`.
+The wrapper of LLVM 21 and older runs `fatbinary --image=profile=sm_90,file=F`, which CUDA 12.9 and newer
+reject; they require `--image3=kind=elf,sm=90,file=F`.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -59,11 +58,11 @@ exec {program} "$@"
 
 
 class CudaTools(Struct, frozen=True):
-    """The files of a CUDA installation that a device link needs, wherever they lie.
+    """The files of a CUDA installation that a device link needs, in any directories.
 
-    `source_time` is what ptxas is to take for the time of every source file, None for their own;
-    `ptxas_arguments` each call of it gets; `ptx` for an architecture goes into every fat binary;
-    `cubins` are linked, of whose architecture the wrapper may say something else.
+    `source_time` is the time stamp that ptxas uses for every source file, None for the real ones.
+    `ptxas_arguments` are added to each ptxas command. `ptx` for an architecture is added to every fat binary.
+    `cubins` are linked cubins, whose architecture the wrapper may report differently.
     """
 
     version: ToolVersion
@@ -78,7 +77,7 @@ class CudaTools(Struct, frozen=True):
 
 
 def cubin_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
-    """Return how `fatbinary` of a CUDA release names a linked cubin."""
+    """Return the argument that passes a linked cubin to `fatbinary` of a CUDA release."""
     if (cuda.major, cuda.minor) >= fatbinary_without_image():
         return f"--image3=kind=elf,sm={arch.removeprefix('sm_')},file={file}"
     return f"--image=profile={arch},file={file}"
@@ -93,16 +92,16 @@ def ptx_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
 
 
 def needs_adapter(llvm_major: int, cuda: ToolVersion) -> bool:
-    """Return whether the wrapper of that LLVM release cannot call the `fatbinary` of that CUDA."""
+    """Return whether the wrapper of an LLVM release cannot run the `fatbinary` of a CUDA release."""
     old = load_abi(llvm_major).fatbinary_option == _OLD_OPTION
     return old and (cuda.major, cuda.minor) >= fatbinary_without_image()
 
 
 def write_cuda_directory(directory: Path, tools: CudaTools, llvm_major: int) -> Path:
-    """Fill a directory that clang and its linker wrapper take for `--cuda-path`, and return it.
+    """Fill a directory that clang and its linker wrapper accept as `--cuda-path`, and return it.
 
-    Tools are linked; those without permission to execute (as wheels may hold them) are copied.
-    Raises InputOutputError where a file cannot be written.
+    Tools are symbolic links; those without execute permission (as in wheels) are copied. Raises
+    InputOutputError if a file cannot be written.
     """
     try:
         _place_ptxas(directory / "bin", tools)
@@ -119,14 +118,14 @@ def write_cuda_directory(directory: Path, tools: CudaTools, llvm_major: int) -> 
 def fatbinary_script(
     program: Path, ptx: Sequence[tuple[str, Path]] = (), cubins: Sequence[tuple[str, Path]] = ()
 ) -> str:
-    """Return the text of the adapter, a plain `sh` script that ends in the real program."""
+    """Return the text of the adapter, an `sh` script that executes the real program at its end."""
     images = (f"--image3=kind=ptx,sm={arch.removeprefix('sm_')},file={path}" for arch, path in ptx)
     words = " ".join(shlex.quote(word) for word in (str(program), *images))
     return _SCRIPT.format(program=words, cubins="".join(map(_cubin_case, cubins)))
 
 
 def _cubin_case(cubin: tuple[str, Path]) -> str:
-    """Return the case that names a linked cubin by the architecture that it was made for."""
+    """Return the case that passes a linked cubin with the architecture for which it was compiled."""
     arch, path = cubin
     file = shlex.quote(str(path))
     argument = f"--image3=kind=elf,sm={arch.removeprefix('sm_')},file={file}"
@@ -161,7 +160,7 @@ def _place_tool(source: Path, target: Path) -> None:
     if os.access(source, os.X_OK):
         target.symlink_to(source.absolute())
         return
-    shutil.copyfile(source, target)
+    target.write_bytes(source.read_bytes())
     target.chmod(0o755)
 
 
@@ -172,7 +171,7 @@ def _write_executable(path: Path, text: str) -> None:
 
 
 def _write_version(folder: Path, version: ToolVersion) -> None:
-    """Write what clang reads the CUDA release from (clang/lib/Driver/ToolChains/Cuda.cpp)."""
+    """Write the header from which clang reads the CUDA release (clang/lib/Driver/ToolChains/Cuda.cpp)."""
     folder.mkdir(parents=True, exist_ok=True)
     number = version.major * 1000 + version.minor * 10
     (folder / "cuda.h").write_text(f"#define CUDA_VERSION {number}\n", encoding="utf-8")
@@ -187,8 +186,8 @@ def _place_libdevice(folder: Path, libdevice: Path | None) -> None:
 
 
 def ptxas_script(program: Sequence[str], seconds: int) -> str:
-    """Return the text of the adapter, a plain `sh` script that ends in the real program.
+    """Return the text of the adapter, an `sh` script that executes the real program at its end.
 
-    `program` is that, with the arguments that each call gets.
+    `program` is the real program, followed by additional arguments.
     """
     return _PTXAS_SCRIPT.format(program=shlex.join(program), seconds=max(seconds, 1))

@@ -1,4 +1,4 @@
-"""What is wrong with a link, as values: all of it is reported together."""
+"""Findings about a link, which are reported together in one error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LISTED = 8
 
 
 class Finding(Struct, frozen=True):
-    """One fault: what is wrong, in which file, what to do, and the class of error that it is."""
+    """A finding: the message, the file, the hint, and the class of the error."""
 
     message: str
     location: str
@@ -25,7 +25,7 @@ class Finding(Struct, frozen=True):
 
 
 def raise_findings(findings: Iterable[Finding]) -> None:
-    """Raise one error for all findings, of the class of the first; nothing where there are none."""
+    """Raise one error for all findings, of the class of the first; do nothing if there are none."""
     found = tuple(dict.fromkeys(findings))
     if not found:
         return
@@ -39,13 +39,13 @@ def raise_findings(findings: Iterable[Finding]) -> None:
 
 
 def listed(names: Sequence[object]) -> str:
-    """Return the names with commas, a long list cut."""
+    """Return the names separated by commas; a long list is truncated."""
     text = ", ".join(str(name) for name in names[:_LISTED])
     return f"{text} and {len(names) - _LISTED} more" if len(names) > _LISTED else text
 
 
 def _render(finding: Finding) -> str:
-    """Return the lines of a finding; equal hints are not left out, since each names its file."""
+    """Return the lines of a finding. Equal hints are repeated, because each names its file."""
     parts = (finding.location, finding.message, finding.hint)
     location, message, hint = (part.replace("\n", "\\n") for part in parts)
     return f"\n  {location}: {message}\n    hint: {hint}"

@@ -1,4 +1,4 @@
-"""Kernels whose stubs a linker folded into one: their launches would all run the same kernel."""
+"""Detect kernels whose stubs a linker folded into one, so that all launches run the same kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HINT = "link with -Wl,--icf=safe, which keeps functions apart whose addresses a
 
 
 def check_folded(linked: Path, *, name: str) -> None:
-    """Raise VerificationError where kernels of two names are registered by one address."""
+    """Raise VerificationError if two kernels with different names are registered with the same address."""
     raise_findings(_folded(linked, name))
 
 

@@ -1,8 +1,8 @@
-"""Which device images the linker wrapper of a release links together.
+"""The device images that the linker wrapper of a release links together.
 
-The wrapper takes the images in the order of the link line. An image opens a group for its target, or joins
-it, and joins each group for a compatible target that an earlier image has opened
-(`object::areTargetsCompatible` in llvm/lib/Object/OffloadBinary.cpp).
+The wrapper reads the images in link order. An image opens a group for its target, or joins that group, and
+joins each group for a compatible target that an earlier image has opened (`object::areTargetsCompatible` in
+llvm/lib/Object/OffloadBinary.cpp).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def are_compatible(one: tuple[str, str], other: tuple[str, str], rules: TargetGr
 def group_targets(
     targets: Iterable[tuple[str, str]], rules: TargetGroups
 ) -> dict[tuple[str, str], list[int]]:
-    """Return the numbers of the images in each group, groups in the order in which they are opened."""
+    """Return the indices of the images in each group, in the order in which the groups are opened."""
     groups: dict[tuple[str, str], list[int]] = {}
     numbered = list(enumerate(targets))
     if rules.into_specific:
-        # The wrapper looks at the most specific ones first.
+        # The wrapper processes the most specific targets first.
         numbered.sort(key=lambda one: -one[1][1].count(":"))
     for number, target in numbered:
         joined = [other for other in groups if are_compatible(target, other, rules)]
@@ -70,15 +70,15 @@ def group_images(
 
 
 class LinkedImages:
-    """The images that the link of some objects yields, by offload kind and arch, with their parts.
+    """The images that the link of some objects produces, by offload kind and arch, with their parts.
 
-    Of those for the CPU a program runs the first only.
+    Of the images for the CPU, a program only runs the first.
     """
 
     def __init__(self, contents: Sequence[ObjectContents], rules: TargetGroups) -> None:
-        """Group the images of the objects, which are in the order of the link line."""
+        """Group the images of the objects, which are in link order."""
         self._parts: dict[tuple[str, str], list[PackagedImage]] = {}
-        # By image, since a link of many objects asks for the part that each has.
+        # Indexed by image, because a link of many objects looks up the part of each.
         self._archs: dict[int, set[tuple[str, str]]] = {}
         has_host = False
         for members in group_images(
@@ -94,7 +94,7 @@ class LinkedImages:
             has_host = has_host or is_host
 
     def archs(self, kind: str, parts_of: Iterable[ObjectContents] | None = None) -> frozenset[str]:
-        """Return the archs of the images of a kind: of all, or of those that objects have a part in."""
+        """Return the archs of all linked images of a kind, or of those that contain images of `parts_of`."""
         if parts_of is None:
             return frozenset(arch for other, arch in self._parts if other == kind)
         own = (image for item in parts_of for image in item.images if image.kind == kind)
@@ -103,7 +103,7 @@ class LinkedImages:
         )
 
     def kernels(self, kind: str, arch: str) -> frozenset[str] | None:
-        """Return the kernels of an image; None if one of its parts cannot be looked into."""
+        """Return the kernels of an image; None if one of its parts cannot be read."""
         held = [packaged_kernels(image) for image in self._parts[kind, arch]]
         known = [kernels for kernels in held if kernels is not None]
         return frozenset().union(*known) if len(known) == len(held) else None

@@ -1,4 +1,4 @@
-"""The device images of a file and the kernels in them, whatever container they lie in."""
+"""Enumerate the device images of a file, in any container, and their kernels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAGIC_BYTES = 4
 
 
 class HeldImage(Struct, frozen=True):
-    """An image of a kind and architecture; `kernels` is None where it cannot be looked into."""
+    """An image of a kind and architecture; `kernels` is None if they cannot be read."""
 
     kind: str
     arch: str
@@ -35,7 +35,7 @@ class HeldImage(Struct, frozen=True):
 
 
 class TargetedImage(Protocol):
-    """An image whose container names its kind and triple."""
+    """An image whose container stores its kind and triple."""
 
     @property
     def kind(self) -> str:
@@ -47,21 +47,21 @@ class TargetedImage(Protocol):
 
 
 def runs_on_host(image: TargetedImage) -> bool:
-    """Return whether an image is for the CPU: all of these, whatever their arch, run on one device."""
+    """Return whether an image is for the CPU; all such images run on one device, whatever their arch."""
     if image.triple.startswith(_DEVICES):
         return False
     return any(kind.is_cpu and kind.offload_kind == image.kind for kind in DEVICE_KINDS)
 
 
 def device_arch(image: PackagedImage) -> str:
-    """Return the arch of the image that the link makes of an image: that for the CPU has none."""
+    """Return the arch of the image that results from a link; empty for the CPU."""
     return "" if runs_on_host(image) else image.arch
 
 
 def loaded_images(item: ObjectContents) -> Iterator[HeldImage]:
-    """Return the images that a run of the program would load: those whose link is done.
+    """Yield the linked images, which a run of the program would load.
 
-    Raises VerificationError where an image or its container is damaged.
+    Raises VerificationError if an image or its container is corrupt.
     """
     for one in FORMATS:
         for arch, content in one.linked_images(item):
@@ -73,7 +73,7 @@ def loaded_images(item: ObjectContents) -> Iterator[HeldImage]:
 
 
 def all_images(item: ObjectContents) -> Iterator[HeldImage]:
-    """Return the images of a file, those yet to be linked included. Raises as loaded_images."""
+    """Yield the images of a file, including those still to be linked. Raises as `loaded_images`."""
     yield from loaded_images(item)
     if item.is_relocatable:
         yield from map(_packaged, item.images)
@@ -84,18 +84,18 @@ def _packaged(image: PackagedImage) -> HeldImage:
 
 
 def packaged_kernels(image: PackagedImage) -> frozenset[str] | None:
-    """Return the kernels of an image in an offload binary; None where they cannot be determined."""
+    """Return the kernels of an image in an offload binary; None if they cannot be determined."""
     if is_bitcode(image.content.head(_MAGIC_BYTES)) and not image.triple.startswith(_GPUS):
-        # Nothing marks the kernels of the CPU.
+        # Bitcode for the CPU does not mark its kernels.
         return None
     return told_kernels(image.content)
 
 
 def told_kernels(view: ByteView) -> frozenset[str] | None:
-    """Return the kernels that an image defines; None for a format that is not looked into.
+    """Return the kernels that an image defines; None for a format that is not read.
 
-    Raises VerificationError where the image is damaged, unless it is bitcode: of that there may be
-    more than this reader knows, and the device link reads it yet.
+    Raises VerificationError if the image is corrupt. Bitcode is an exception: it may contain records that
+    this reader does not support, and the device link will read it.
     """
     head = view.head(_MAGIC_BYTES)
     if is_bitcode(head):
@@ -106,11 +106,11 @@ def told_kernels(view: ByteView) -> frozenset[str] | None:
 
 
 def _is_text(view: ByteView) -> bool:
-    """Return whether it is PTX or SPIR-V."""
+    """Return whether the image is PTX or SPIR-V."""
     return ptx_image.is_ptx(view) or spirv.is_spirv(view)
 
 
 def is_equal(one: ByteView, other: ByteView) -> bool:
-    """Return whether two images are the same, byte for byte."""
+    """Return whether two images are equal, byte for byte."""
     pieces = zip(one.chunks(), other.chunks(), strict=True)
     return one.size == other.size and all(ours == theirs for ours, theirs in pieces)

@@ -1,4 +1,4 @@
-"""Whether the linked code of AMD GPUs, and SPIR-V, takes its arguments from where the host puts them."""
+"""Check that linked kernels for AMD GPUs and SPIR-V expect the argument offsets that the host uses."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _Layout = tuple[tuple[int, int], ...]
 
 
 def check_layouts(linked: Path, inputs: Sequence[ObjectContents], *, name: str = "") -> None:
-    """Raise VerificationError where a linked kernel has other parameters than the one before the link.
+    """Raise VerificationError if a linked kernel has other parameters than before the link.
 
-    The host packs its arguments for the latter. Code objects of which that is not known are passed
-    over. Raises it too where a kernel has no descriptor or its metadata is damaged.
+    The host packs the arguments for the latter. Code objects with unknown parameters are skipped. Also raised
+    if a kernel has no descriptor or its metadata is corrupt.
     """
     raise_findings(layout_findings(linked, inputs, name=name))
 
@@ -71,9 +71,10 @@ def _is_checked(kind: str) -> bool:
 
 
 def _layouts(images: Iterable[tuple[str, ByteView]]) -> dict[tuple[str, str], _Layout]:
-    """Return where each kernel of an architecture takes its arguments: offset and size of each.
+    """Return the offset and size in bytes of each argument, per architecture and kernel.
 
-    Of several kernels of one name only the first is looked at: their objects are linked apart.
+    Of several kernels of the same name only the first is checked, because the others are device-linked
+    separately.
     """
     found: dict[tuple[str, str], _Layout] = {}
     for arch, content in images:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +39,7 @@ _NONE: frozenset[str] = frozenset()
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 
-class ObjectContents(Struct, frozen=True):
+class ObjectContents(Struct, frozen=True, dict=True):
     """What one ELF file or host module in LLVM IR, or one member of a library, holds of offloading.
 
     `runtime_symbols` are those that an object leaves to the host runtime, and those of a runtime that
@@ -91,12 +93,17 @@ class ObjectContents(Struct, frozen=True):
         return self.is_relocatable and any(entry.is_device_linked for entry in self.entries)
 
     @property
+    def is_answerable(self) -> bool:
+        """Return whether it has to hold the kernels that it registers: those of a link that is done."""
+        return not self.is_relocatable or self.is_device_linked
+
+    @property
     def kinds(self) -> frozenset[str]:
         """Return the offload kinds of the images and of the entries."""
         packaged = {image.kind for image in self.images}
         return frozenset(packaged | {entry.kind for entry in self.entries})
 
-    @property
+    @cached_property
     def device_kinds(self) -> frozenset[Kind]:
         """Return the device kinds of the images and of the entries; images tell more than entries."""
         packaged = {kind_of_image(image.kind, image.triple) for image in self.images}
@@ -206,41 +213,30 @@ _LOOKED_FOR = tuple(
 
 
 def _read_object(elf: ElfFile, path: Path, member: str) -> ObjectContents:
-    sections = elf.starting(_LOOKED_FOR)
+    sections: defaultdict[str, list[ElfSection]] = defaultdict(list)
+    for section in elf.starting(_LOOKED_FOR):
+        sections[section.name].append(section)
     entries = read_entries(elf)
     runtime, library = _called(elf) if elf.is_relocatable else (_NONE, _NONE)
     return ObjectContents(
         path=path,
         member=member,
         is_relocatable=elf.is_relocatable,
-        images=_images(elf, sections, OFFLOAD_SECTION),
+        images=_images(elf, sections[OFFLOAD_SECTION]),
         entries=entries,
         runtime_symbols=runtime,
-        fatbins=_contents_of(elf, sections, FATBIN_SECTION),
-        linked_images=_images(elf, sections, LINKED_SECTION),
-        hip_fatbins=_contents_of(elf, sections, HIP_FATBIN_SECTION),
-        learned=read_learned(elf, str(path)) if _has(sections, LEARNED_SECTION) else (),
+        fatbins=tuple(map(elf.content, sections[FATBIN_SECTION])),
+        linked_images=_images(elf, sections[LINKED_SECTION]),
+        hip_fatbins=tuple(map(elf.content, sections[HIP_FATBIN_SECTION])),
+        learned=read_learned(elf, str(path)) if sections[LEARNED_SECTION] else (),
         library_functions=library,
         is_linked_again=elf.is_relocatable
-        and any(
-            section.name == LINKED_SECTION and section.type == SectionType.LLVM_OFFLOADING
-            for section in sections
-        ),
+        and any(one.type == SectionType.LLVM_OFFLOADING for one in sections[LINKED_SECTION]),
     )
 
 
-def _has(sections: Iterable[ElfSection], name: str) -> bool:
-    return any(section.name == name for section in sections)
-
-
-def _contents_of(elf: ElfFile, sections: Iterable[ElfSection], name: str) -> tuple[ByteView, ...]:
-    return tuple([elf.content(section) for section in sections if section.name == name])
-
-
-def _images(elf: ElfFile, sections: Iterable[ElfSection], name: str) -> tuple[PackagedImage, ...]:
-    return tuple(
-        [image for view in _contents_of(elf, sections, name) for image in read_section(view)]
-    )
+def _images(elf: ElfFile, sections: Iterable[ElfSection]) -> tuple[PackagedImage, ...]:
+    return tuple([image for one in sections for image in read_section(elf.content(one))])
 
 
 def _called(elf: ElfFile) -> tuple[frozenset[str], frozenset[str]]:
@@ -257,15 +253,11 @@ def _called(elf: ElfFile) -> tuple[frozenset[str], frozenset[str]]:
             continue
         data = names.data
         # Most objects call nothing of either: their symbols are not even looked at.
-        if any(prefix in data for prefix in _RUNTIME_BYTES):
-            runtime.update(
-                symbol.name
-                for symbol in elf.symbols_of(section, _RUNTIME_BYTES)
-                if symbol.is_undefined
-                or (
-                    symbol.is_weak and symbol.is_hidden and symbol.name.startswith(_EMBEDDED_PREFIX)
-                )
-            )
+        prefixes = tuple([prefix for prefix in _RUNTIME_BYTES if prefix in data])
+        for symbol in elf.symbols_of(section, prefixes) if prefixes else ():
+            is_embedded = symbol.is_weak and symbol.is_hidden
+            if symbol.is_undefined or (is_embedded and symbol.name.startswith(_EMBEDDED_PREFIX)):
+                runtime.add(symbol.name)
         if table.may_name(data) and table.any_function.search(data):
             library.update(
                 symbol.name

@@ -1,4 +1,4 @@
-"""What is between a linker wrapper that links programs only and an object: its linker, and names.
+"""Make a linker wrapper that only links programs write an object: replace its linker, rename symbols.
 
 Source: clang/tools/clang-linker-wrapper/ClangLinkerWrapper.cpp (LLVM 15 and 16, 19 for the names).
 """
@@ -15,9 +15,9 @@ from mlir_offload.offload.elf import read_elf
 from mlir_offload.toolchain.byte_view import ByteView
 
 _IMAGES, _FINISHED_IMAGES = ".llvm.offloading", ".llvm.offloading.relocatable"
-# Of no size, in the section of the entries, so that there is one; the wrapper's.
+# The wrapper's symbol of size 0, which makes the section of the entries exist.
 _DUMMY = "__dummy."
-# An image for the CPU is a shared library, which the wrapper of LLVM 15 has the same program link.
+# A CPU image is a shared library; the wrapper of LLVM 15 links it with the same program.
 _SCRIPT = """\
 #!/bin/sh
 for word do
@@ -46,9 +46,9 @@ exec {linker} -r "$@"
 def write_relocatable_linker(
     path: Path, linker: str, replaced: Sequence[tuple[str, str]] = ()
 ) -> None:
-    """Write a program that links the objects of a call of the linker to an object.
+    """Write a program that links the objects of a linker command into an object.
 
-    Some of them are `replaced`: by such as lack the device code that the wrapper has linked.
+    The objects in `replaced` are replaced by copies without the device code, which the wrapper has linked.
     """
     rows = "".join(
         f'    {shlex.quote(old)}) set -- "$@" {shlex.quote(new)} ;;\n' for old, new in replaced
@@ -59,9 +59,9 @@ def write_relocatable_linker(
 
 
 def registration_names(view: ByteView) -> tuple[str, ...]:
-    """Return what llvm-objcopy is told, so that the entries of an object are found by names of its own.
+    """Return llvm-objcopy arguments that make the names of an object's entry sections unique.
 
-    Its device images, which are linked, go where a later run of the wrapper does not look.
+    Its device images, which are linked, move to a section that a later run of the wrapper ignores.
     """
     digest = hashlib.sha256()
     for chunk in view.chunks():

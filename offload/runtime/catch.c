@@ -1,4 +1,4 @@
-/* mlir_offload_try and mlir_offload_call: errors that a caller handles. */
+/* mlir_offload_try and mlir_offload_call: return errors to the caller. */
 #include "catch.h"
 
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 
 enum { MOST_LOCKS = 4 };
 
-/* One for each call in progress; the one of an outer call follows. */
+/* The list of active calls of mlir_offload_try in a thread, innermost first. */
 typedef struct handler {
   jmp_buf place;
   char *text;
@@ -18,7 +18,7 @@ typedef struct handler {
   unsigned lock_count, uncaught;
 } handler;
 
-/* Public, and named after its layout, for the same reason as mlir_offload_thread_2. */
+/* Public, with a number for its layout, for the same reason as mlir_offload_thread_2. */
 handler **mlir_offload_handler_1(void);
 MO_PUBLIC handler **mlir_offload_handler_1(void) {
   static _Thread_local handler *current;
@@ -127,8 +127,8 @@ typedef struct registers {
   uint64_t result;
 } registers;
 
-/* Both ABIs assign integers and floats to registers of their own, and the rest to the stack in order; a
- * callee ignores what it does not expect. */
+/* Both ABIs pass integers and floats in separate registers, and the rest on the stack in order. A callee
+ * ignores additional arguments. */
 static void call_function(void *given) {
   registers *all = given;
   const uint64_t *i = all->integers, *s = all->stack;

@@ -7,7 +7,7 @@
 /* mbarrier ---------------------------------------------------------------------------------- */
 
 typedef struct mo_mbarrier {
-  uint64_t expected : 20, pending : 20, bytes : 23, phase : 1; /* bytes: still to come, with a bias */
+  uint64_t expected : 20, pending : 20, bytes : 23, phase : 1; /* bytes: the outstanding bytes plus a bias */
 } mo_mbarrier;
 
 static const uint64_t no_bytes = 1u << 22;
@@ -32,7 +32,7 @@ static int has_completed(const mo_fiber *fiber) {
   return fiber->value == 0 || read_mbarrier((const uint64_t *)(uintptr_t)fiber->value).phase != fiber->first;
 }
 
-/* Lets threads at mbarriers go on: those whose phase is complete, or, with a result of 0, those that only test. */
+/* Resumes threads at mbarriers: those whose phase is complete or, if the result is 0, those that only test. */
 static uint32_t resume_with(mo_fibers *fibers, uint32_t thread_count, uint32_t result) {
   uint32_t resumed = 0;
   for (uint32_t i = 0; i < thread_count; ++i) {
@@ -45,7 +45,7 @@ static uint32_t resume_with(mo_fibers *fibers, uint32_t thread_count, uint32_t r
   return resumed;
 }
 
-/* Nobody else can run. */
+/* Called if no other thread can run. */
 static uint32_t resume_at_mbarriers(mo_fibers *fibers, uint32_t thread_count) {
   uint32_t resumed = resume_with(fibers, thread_count, 1);
   if (resumed == 0) resumed = resume_with(fibers, thread_count, 0);
@@ -79,7 +79,7 @@ uint64_t mo_cpu_mbarrier(mo_thread_context *context, uint32_t operation, uint64_
   if (operation == MO_MBARRIER_INIT) {
     mo_mbarrier made = {number, number, no_bytes, 0};
     memcpy(at, &made, sizeof made);
-    /* Upstream's programs have all threads initialize an mbarrier, and use it without a barrier in between. */
+    /* In upstream's programs all threads initialize an mbarrier and use it without a barrier in between. */
     mo_cpu_let_others_run(context);
     return 0;
   }
@@ -111,14 +111,14 @@ uint32_t mo_cpu_mbarrier_wait(mo_thread_context *context, uint64_t *at, uint32_t
 
 /* Tensor maps ------------------------------------------------------------------------------- */
 
-/* Rows of the swizzled patterns are found by the address; workgroup memory begins at a multiple of 1024. */
+/* The swizzle pattern depends on the address; workgroup memory is aligned to 1024 bytes. */
 static char *swizzled(const mo_thread_context *context, const char *address, uint32_t swizzle) {
   uint64_t offset = (uint64_t)(address - context->static_shared);
   if (swizzle != 0) offset ^= (offset >> 7 & ((1u << swizzle) - 1)) << 4;
   return context->static_shared + offset;
 }
 
-/* Copies a box. Elements outside of the tensor are zero, or are not written. */
+/* Copies a box. Elements outside of the tensor are read as zero and are not written. */
 void mo_cpu_tensor_copy(mo_thread_context *context, uint32_t is_store, char *shared, const mo_tensor_map *map,
                         const int32_t *first, uint32_t rank, uint64_t *mbarrier) {
   uint64_t count = 1, size;
@@ -150,7 +150,7 @@ void mo_cpu_copy_part(char *to, const char *from, uint32_t size, uint32_t read) 
 
 /* wgmma ------------------------------------------------------------------------------------- */
 
-/* "Matrix descriptor format": addresses and strides in units of 16 bytes. */
+/* PTX ISA, "Matrix descriptor format": addresses and strides in units of 16 bytes. */
 typedef struct descriptor {
   uint64_t address, leading, stride;
 } descriptor;
@@ -173,7 +173,7 @@ static double element_at(const mo_thread_context *context, const descriptor *fro
   return value_of(bits, element);
 }
 
-/* Each warp of four has 16 rows of d. */
+/* Each of the four warps holds 16 rows of d. */
 void mo_cpu_wgmma(const mo_thread_context *context, float *d, uint64_t a, uint64_t b, uint32_t n, uint32_t element,
                   uint32_t adds, int32_t sign_a, int32_t sign_b, uint32_t transposes_a,
                   uint32_t transposes_b) {

@@ -1,5 +1,5 @@
-/* The device side of a CPU kernel image: blocks over host threads, the threads of a block as fibers,
- * printf and assertions. Linked as bitcode into every image and made local there.
+/* The device runtime of CPU kernel images: distributes blocks over host threads, runs the threads of a block as
+ * fibers, and implements printf and assertions. Linked as bitcode into every image and made internal there.
  */
 #include "cpu_device.h"
 
@@ -24,8 +24,8 @@ void __asan_unpoison_memory_region(const volatile void *begin, size_t size);
 #endif
 
 #ifdef MO_TSAN
-/* For ThreadSanitizer each fiber is a thread of its own, though one host thread runs them in turn
- * (sanitizer/tsan_interface.h). What this file does itself is not instrumented. */
+/* For ThreadSanitizer each fiber is a separate thread, although one host thread runs them in turn
+ * (sanitizer/tsan_interface.h). This file itself is not instrumented. */
 #ifndef MO_NO_SYNC
 #define MO_NO_SYNC 1u
 #endif
@@ -56,11 +56,11 @@ typedef struct mo_block {
   struct mo_fibers *fibers;
   uint32_t thread_count, failures;
 #ifdef MO_TSAN
-  void *order; /* what the threads release and acquire */
+  void *order; /* the address that the threads release and acquire */
 #endif
 } mo_block;
 
-/* Of the launch as a whole: the launch is to return. */
+/* Reports an error of the launch as a whole. The caller then returns from the launch. */
 static void refuse(const mo_launched *launched, const char *message) {
   launched->launch->fail(launched->kernel->name, message);
 }
@@ -82,7 +82,7 @@ static void fail_for_assertions(const mo_launched *launched, uint64_t failures) 
   refuse(launched, text);
 }
 
-/* The pattern in which tensor maps and wgmma place matrices repeats after as many bytes. */
+/* The swizzle patterns of tensor maps and wgmma repeat after this number of bytes. */
 #define SHARED_ALIGNMENT ((uint64_t)1024)
 
 static uint64_t round_up(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
@@ -124,15 +124,15 @@ static void run_in_memory(mo_launched *launched, uint64_t begin, uint64_t end,
 }
 
 #ifdef MO_TSAN
-/* No block is ordered against another one, so each has memory and a thread of its own: what the
- * thread that runs them did for one block must not seem to come before the next one. */
+/* Blocks are not ordered against each other. Therefore each one has its own memory and its own thread for
+ * ThreadSanitizer; otherwise the work of one block would appear to happen before that of the next one. */
 static void run_each(mo_launched *launched, uint64_t begin, uint64_t end,
                      struct mo_fibers *fibers, mo_run_block run) {
   void *thread = __tsan_get_current_fiber();
   for (uint64_t number = begin; number < end; ++number) {
     void *block = __tsan_create_fiber(0);
     __tsan_switch_to_fiber(block, MO_NO_SYNC);
-    /* What it calls for itself, such as snprintf, writes to the stack that all blocks share. */
+    /* Functions that the runtime calls, such as snprintf, write to the stack that all blocks share. */
     __tsan_ignore_thread_begin();
     run_in_memory(launched, number, number + 1, fibers, run);
     __tsan_ignore_thread_end();
@@ -241,10 +241,10 @@ typedef struct mo_fiber {
 typedef struct mo_fibers {
   mo_stack scheduler;
   char *stacks;
-  uint32_t room, guarded; /* numbers of stacks */
+  uint32_t room, guarded; /* number of stacks: mapped, and with a guard */
   mo_fiber *current;
   uint32_t barrier_kind;
-  uint32_t (*resume)(struct mo_fibers *fibers, uint32_t thread_count); /* lets those AT_MBARRIER go on */
+  uint32_t (*resume)(struct mo_fibers *fibers, uint32_t thread_count); /* resumes fibers with status AT_MBARRIER */
 #ifdef MO_ASAN
   void *fake_stack;
   const void *bottom;
@@ -256,8 +256,8 @@ typedef struct mo_fibers {
   mo_fiber fibers[MO_MAX_BLOCK];
 } mo_fibers;
 
-/* Each thread that runs kernels with fibers keeps one mapping for its next launch, until the thread ends
- * or the image is unloaded. Without a place here, a thread keeps none. */
+/* Each thread that runs kernels with fibers caches one mapping for its next launch, until the thread ends
+ * or the image is unloaded. If the table is full, a thread caches none. */
 enum { MOST_THREADS = 64 };
 static struct {
   _Atomic uint32_t is_taken;
@@ -298,7 +298,7 @@ static void end_thread(void *number) {
   kept[place].is_taken = 0;
 }
 
-/* When the image is unloaded, and when the program ends, though its threads may run kernels still. */
+/* Called when the image is unloaded, and at program exit, when threads may still run kernels. */
 static void end_image(void) {
   if (!__c11_atomic_exchange(&keeps, 0, __ATOMIC_ACQ_REL)) return;
   pthread_key_delete(place_of_thread);
@@ -313,7 +313,7 @@ static void watch_threads(void) {
     keeps = 1;
 }
 
-/* libomptarget keeps an image loaded while other libraries have images. */
+/* Called by the host runtime, because libomptarget keeps an image loaded while other libraries have images. */
 static void end_library(void *unused, uint64_t begin, uint64_t end) {
   (void)unused, (void)begin, (void)end;
   end_image();
@@ -356,7 +356,7 @@ static void release_fibers(uint32_t place, mo_fibers *fibers) {
     unmap_fibers(fibers);
 }
 
-/* Jumps instead of returning: the processor's return predictor would miss every time.
+/* Jumps instead of returning, because every return would be mispredicted.
  * The caller-saved registers are dead around a call of this function. */
 __attribute__((noinline)) static void switch_stack(mo_stack *from, const mo_stack *to) {
   __asm__ volatile(
@@ -417,7 +417,7 @@ static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
   switch_stack(&fiber->stack, &fibers->scheduler);
 }
 #else
-/* Goes on with the next lane of the warp that is ready, without a detour over the scheduler. */
+/* Switches directly to the next ready lane of the warp, without the scheduler. */
 static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
   check_stack(fiber);
   uint32_t index = stack_index(fibers, fiber) + 1;
@@ -431,7 +431,7 @@ static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
 }
 #endif
 
-/* What the threads that meet did before comes before all that they do afterwards. */
+/* The barrier orders all accesses of the arriving threads before all later ones. */
 static void leave_in_order(mo_fibers *fibers, mo_fiber *fiber) {
 #ifdef MO_TSAN
   __tsan_release(fiber->context.block->order);
@@ -442,7 +442,7 @@ static void leave_in_order(mo_fibers *fibers, mo_fiber *fiber) {
 #endif
 }
 
-/* `current` belongs to the block's fibers; a fresh stack finds them through a register. */
+/* A new stack gets the fibers of the block in a register. */
 static void fiber_main(mo_fibers *fibers) {
   mo_fiber *fiber = fibers->current;
 #ifdef MO_ASAN
@@ -458,7 +458,7 @@ static void fiber_main(mo_fibers *fibers) {
   __builtin_trap();
 }
 
-/* A fresh stack starts here: its top word holds the fibers. */
+/* The entry point of a new stack, whose top word is the pointer to the fibers. */
 __attribute__((naked, noinline)) static void fiber_start(void) {
   __asm__ volatile(
       "popq %%rdi\n\t"
@@ -466,7 +466,7 @@ __attribute__((naked, noinline)) static void fiber_start(void) {
       "ud2" ::: "memory");
 }
 
-/* A guard page by mprotect would cost two mappings for each thread, of 65,530 for the process. */
+/* Without mprotect, which would split the mapping twice per thread; a process has at most 65,530 mappings. */
 static void guard_stack(mo_fibers *fibers, uint32_t index) {
   uint64_t *bottom = (uint64_t *)stack_bottom(fibers, index);
   const uint64_t **canary = &fibers->fibers[index].canary;
@@ -482,7 +482,7 @@ static void prepare_fiber(mo_fibers *fibers, const mo_thread_context *first, uin
   mo_fiber *fiber = &fibers->fibers[index];
   char *bottom = stack_bottom(fibers, index);
   if (index >= fibers->guarded) guard_stack(fibers, index);
-  /* Equal offsets in all stacks would fall into the same sets of the caches. */
+  /* Different offsets in the stacks, because equal ones would map to the same cache sets. */
   char *top = bottom + STACK_BYTES - 64 - (index * 320) % 16384;
   void **words = (void **)((uintptr_t)top & ~(uintptr_t)63) - 3; /* aligned at the call below */
   words[0] = fibers;
@@ -507,13 +507,13 @@ static uint32_t lanes_of(const mo_fiber *warp, const mo_fibers *fibers, uint32_t
   return left < MO_WARP ? left : MO_WARP;
 }
 
-/* What the lanes of a warp bring to an operation. */
+/* The operands of the lanes of a warp. */
 typedef struct mo_lanes {
   uint64_t value[MO_WARP];
   uint32_t first[MO_WARP], second[MO_WARP];
 } mo_lanes;
 
-/* PTX ISA, shfl.sync: `clamp` holds the last lane in bits 0-4, the segment mask in bits 8-12. */
+/* PTX ISA, shfl.sync: `clamp` has the last lane in bits 0-4, the segment mask in bits 8-12. */
 static uint64_t shuffled(const mo_lanes *warp, uint32_t operation, uint32_t lane,
                          uint32_t group) {
   uint32_t segment = warp->second[lane] >> 8 & 31, clamp = warp->second[lane] & 31;
@@ -603,15 +603,15 @@ static uint64_t lane_result(const mo_lanes *warp, uint32_t operation, uint32_t l
   }
 }
 
-/* A lane at an mbarrier may still come to the call at which the others are. */
+/* A lane at an mbarrier may still reach the call of the others. */
 static int is_awaited(const mo_fiber *warp, uint32_t lanes) {
   for (uint32_t lane = 0; lane < lanes; ++lane)
     if (warp[lane].status == AT_MBARRIER) return 1;
   return 0;
 }
 
-/* Lanes that wait at one call for one mask act together. First come those for whom nobody in the
- * mask is missing; where code diverged and all wait at different calls, the lowest call goes on. */
+/* Lanes that wait at the same call with the same mask form a group. A group is preferred if all lanes in its
+ * mask have arrived. If lanes diverged and wait at different calls, the lowest call is chosen. */
 static uint32_t choose_group(const mo_fiber *warp, uint32_t lanes) {
   uint32_t alive = 0, chosen = 0, chosen_site = UINT32_MAX;
   int chosen_complete = 0;
@@ -695,7 +695,7 @@ void mo_cpu_collective(uint32_t operation, uint32_t active, const uint32_t *mask
   }
 }
 
-/* All threads that have not ended wait at the barrier: count votes and let them go on. */
+/* All threads that have not exited wait at the barrier: count the votes and resume them. */
 static uint32_t release_barrier(mo_fibers *fibers, uint32_t thread_count) {
   uint32_t waiting = 0, votes = 0, result = 0;
   const mo_fiber *first = NULL;
@@ -719,7 +719,7 @@ static uint32_t release_barrier(mo_fibers *fibers, uint32_t thread_count) {
 }
 
 #ifdef MO_TSAN
-/* Stacks are mapped anew for each block: what the last one left there is not shared. */
+/* Stacks are mapped anew for each block, so that data of the previous block is not shared memory. */
 static void start_threads(mo_fibers *fibers, const mo_thread_context *first, uint32_t thread_count) {
   const uint32_t *dim = first->block_dim, *id = first->block_id;
   fibers->thread = __tsan_get_current_fiber();
@@ -793,7 +793,7 @@ uint64_t mo_cpu_warp(mo_thread_context *context, uint32_t site, uint32_t operati
   return fiber->result;
 }
 
-/* All blocks of a cluster need not run at the same time: kernels that wait for each other are rejected. */
+/* The blocks of a cluster need not run concurrently, because kernels with cluster barriers are rejected. */
 uint32_t mo_cpu_cluster(const mo_thread_context *context, uint32_t what, uint32_t axis) {
   static const uint32_t one[3] = {1, 1, 1};
   const mo_launch *launch = context->block->launched->launch;
@@ -823,7 +823,7 @@ static const char *take(const char **arguments, size_t size) {
   return (const char *)address;
 }
 
-/* Narrow integers were widened to 32 bits, as those of C; their upper bits do not count. */
+/* Narrow integers are passed with 32 bits, as in C. Their upper bits are ignored. */
 static int64_t take_integer(const char **arguments, size_t size, int is_signed) {
   const char *from = take(arguments, size < 4 ? 4 : size);
   uint64_t value = 0;
@@ -838,7 +838,7 @@ static size_t integer_size(const char *length, const char *end) {
   return length != end ? 8 : 4;
 }
 
-/* Prints one conversion `%...c`; arguments lie packed as vprintf on NVIDIA GPUs expects them. */
+/* Prints one conversion `%...c`. The arguments have the layout of vprintf on NVIDIA GPUs. */
 static int print_one(FILE *out, const char *spec, const char *end, const char **arguments) {
   char format[40];
   const char *length = end - 1;

@@ -1,6 +1,5 @@
-/* What the generated code of a CPU kernel image and cpu_device.c agree on.
- * LLVM IR spells mo_thread_context a second time in translate/cpu/intrinsics.py, mo_kernel in
- * translate/cpu/launch.py.
+/* The interface between the generated code of a CPU kernel image and cpu_device.c.
+ * translate/cpu/intrinsics.py defines mo_thread_context in LLVM IR, translate/cpu/launch.py mo_kernel.
  */
 #ifndef MO_CPU_DEVICE_H
 #define MO_CPU_DEVICE_H
@@ -12,10 +11,10 @@
 
 struct mo_block;
 
-/* The context of one thread, first argument of every device function. */
+/* The context of one thread, the first argument of every device function. */
 typedef struct mo_thread_context {
   uint32_t thread[3];
-  uint32_t linear; /* number in the block, x innermost */
+  uint32_t linear; /* index in the block, x innermost */
   uint32_t block_dim[3];
   uint32_t block_id[3];
   uint32_t grid_dim[3];
@@ -31,7 +30,7 @@ typedef struct mo_kernel {
   uint64_t static_shared; /* bytes, a multiple of 64 */
 } mo_kernel;
 
-/* Operations in which the lanes of a warp take part together. */
+/* Operations of all lanes of a warp. */
 enum {
   MO_SHFL_IDX,
   MO_SHFL_UP,
@@ -57,10 +56,10 @@ enum {
   MO_FRAGMENTS
 };
 
-/* What the votes of a barrier count. */
+/* The reduction of the votes at a barrier. */
 enum { MO_BARRIER_PLAIN, MO_BARRIER_POPC, MO_BARRIER_AND, MO_BARRIER_OR };
 
-/* What mo_cpu_cluster returns; for the last two the axis does not count. */
+/* The values that mo_cpu_cluster returns. The axis is ignored for the last two. */
 enum {
   MO_CLUSTER_ID,
   MO_CLUSTERS,
@@ -70,7 +69,7 @@ enum {
   MO_CLUSTER_SIZE
 };
 
-/* What is done to an mbarrier; flags but for the first. */
+/* Operations on an mbarrier. All but the first are flags. */
 enum {
   MO_MBARRIER_INIT,
   MO_MBARRIER_ARRIVE = 1,
@@ -79,50 +78,51 @@ enum {
   MO_MBARRIER_COMPLETE = 8
 };
 
-/* An image takes from this file only what it refers to: fibers only if a kernel needs them. */
+/* An image contains only the functions of this file that it refers to: fibers only if a kernel needs them. */
 void mo_cpu_run_blocks(void *launched, uint64_t begin, uint64_t end);
 void mo_cpu_run_fibers(void *launched, uint64_t begin, uint64_t end);
 void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kernel);
-/* `at` is a string of this barrier alone: file:line:column in the source, or nothing. */
+/* `at` is a string that is unique to this barrier: file:line:column in the source, or empty. */
 uint32_t mo_cpu_barrier(mo_thread_context *context, uint32_t kind, uint32_t vote, const char *at);
-/* Returns the lane's 32-bit result; a predicate, where there is one, in bit 32. */
+/* Returns the lane's 32-bit result, with a predicate, if any, in bit 32. */
 uint64_t mo_cpu_warp(mo_thread_context *context, uint32_t site, uint32_t operation, uint32_t mask,
                      uint64_t value, uint32_t first, uint32_t second);
-/* The lanes of a warp execute what the first describes: mo_fragments of cpu_tensor.c. */
+/* The lanes of a warp execute a matrix operation: mo_fragments of cpu_tensor.c. */
 void mo_cpu_fragments(mo_thread_context *context, uint32_t site, char *fragments);
-/* Returns the state before. `number` are arrivals or bytes. */
+/* Returns the previous state. `number` is a number of arrivals or bytes. */
 uint64_t mo_cpu_mbarrier(mo_thread_context *context, uint32_t operation, uint64_t *at, uint32_t number);
 uint32_t mo_cpu_mbarrier_pending(uint64_t state);
-/* Returns whether the phase that follows one of this parity has begun; waits for that if `until_complete`. */
+/* Returns whether the phase after one with this parity has begun. Waits for that if `until_complete`. */
 uint32_t mo_cpu_mbarrier_wait(mo_thread_context *context, uint64_t *at, uint32_t phase, uint32_t until_complete);
 /* Returns when no other thread of the block can run. */
 void mo_cpu_let_others_run(mo_thread_context *context);
 struct mo_tensor_map;
 void mo_cpu_tensor_copy(mo_thread_context *context, uint32_t is_store, char *shared, const struct mo_tensor_map *map,
                         const int32_t *first, uint32_t rank, uint64_t *mbarrier);
-/* wgmma.mma_async of m64nNk16: the part of d that the lane has; `element` is 0 for f16, 1 for bf16. */
+/* wgmma.mma_async of m64nNk16: computes the lane's part of d. `element` is 0 for f16, 1 for bf16. */
 void mo_cpu_wgmma(const mo_thread_context *context, float *d, uint64_t a, uint64_t b, uint32_t n, uint32_t element,
                   uint32_t adds, int32_t sign_a, int32_t sign_b, uint32_t transposes_a,
                   uint32_t transposes_b);
-/* Copies `read` bytes of `size`, and clears the others. */
+/* Copies `read` of `size` bytes, and clears the others. */
 void mo_cpu_copy_part(char *to, const char *from, uint32_t size, uint32_t read);
-/* The same for the lanes of a warp in `active`, results as of mo_cpu_warp, without fibers. */
+/* mo_cpu_warp for the lanes in `active`, without fibers, with the same results. */
 void mo_cpu_collective(uint32_t operation, uint32_t active, const uint32_t *mask,
                        const uint64_t *value, const uint32_t *first, const uint32_t *second,
                        uint64_t *result);
-/* Fails: some threads of the block wait at a barrier that others do not reach, which wait at another
- * one. NULL: where is not known, or they have left the kernel. */
+/* Fails, because some threads of the block wait at barrier `at`, which others do not reach: they wait at
+ * barrier `others`. NULL: the location is unknown, or they have left the kernel. */
 _Noreturn void mo_cpu_disagree(const mo_thread_context *context, const char *at, const char *others);
 uint32_t mo_cpu_cluster(const mo_thread_context *context, uint32_t what, uint32_t axis);
 uint64_t mo_cpu_nanoseconds(void);
 int32_t mo_cpu_vprintf(const char *format, const char *arguments);
-/* A failed assertion, as CUDA's __assertfail has it: printed, and the launch fails in the end. The first
- * returns, and the thread leaves the kernel; the second ends the fiber, or the program without one. */
+/* A failed assertion with the arguments of CUDA's __assertfail: it is printed, and the launch fails at its end.
+ * The first function returns, and the thread then leaves the kernel. The second one ends the fiber or, without
+ * fibers, the program. */
 void mo_cpu_note_failure(mo_thread_context *context, const char *message, const char *file, uint32_t line,
                          const char *function, uint64_t size);
 void mo_cpu_assertfail(mo_thread_context *context, const char *message, const char *file, uint32_t line,
                        const char *function, uint64_t size);
-/* Whether a thread of the block has failed: the code behind the next barrier cannot run. */
+/* Returns whether a thread of the block has failed. The code after the next barrier then cannot run. */
 uint32_t mo_cpu_has_failed(const mo_thread_context *context);
 
 #endif

@@ -1,6 +1,6 @@
-/* Functions of libm for several numbers at once, which LLVM calls where it vectorizes a loop. Included by
- * cpu_device.c; translate/cpu/library.py makes LLVM's vector functions of them. They are those of libmvec in
- * glibc 2.35 and later that LLVM does not know of. With an older glibc the numbers follow one another.
+/* Vector variants of libm functions, which LLVM calls in vectorized loops. Included by cpu_device.c;
+ * translate/cpu/library.py defines LLVM's vector functions with them. They use the functions of libmvec in
+ * glibc 2.35 and later that LLVM does not call itself. With an older glibc, the scalar function is called in a loop.
  */
 
 typedef float mo_float4 __attribute__((vector_size(16)));
@@ -10,7 +10,7 @@ typedef double mo_double2 __attribute__((vector_size(16)));
 typedef double mo_double4 __attribute__((vector_size(32)));
 typedef double mo_double8 __attribute__((vector_size(64)));
 
-/* Every libmvec has this one. A weak reference alone would not make the linker take the library in. */
+/* A strong reference to a function that every libmvec has: weak references alone do not link the library. */
 mo_float4 _ZGVbN4v_expf(mo_float4);
 
 #define MO_STEPS(type, function, lanes, letter)                                                              \
@@ -41,7 +41,7 @@ mo_float4 _ZGVbN4v_expf(mo_float4);
   MO_256(apply, type, function, half)                                                                        \
   apply(type, function, least, b)
 
-/* As a vector the last loop would be a call of the function that it is in. */
+/* The last loop must not be vectorized, because it would call this function recursively. */
 #define MO_FUNCTION(type, function, most, half, least)                                                       \
   type function(type);                                                                                       \
   MO_FORMS(MO_DECLARE, type, function, most, half, least)                                                    \

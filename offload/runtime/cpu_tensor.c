@@ -1,9 +1,9 @@
-/* Matrices that the lanes of a warp hold together, for kernels on the CPU: wmma, mma.sync, ldmatrix, stmatrix.
- * Included by cpu_device.c. Fragments: PTX ISA, "Warp level matrix instructions". PTX leaves open which element of
- * a wmma fragment is in which register.
+/* Warp-level matrix operations for kernels on the CPU: wmma, mma.sync, ldmatrix, stmatrix. Included by
+ * cpu_device.c. Fragments: PTX ISA, "Warp level matrix instructions". PTX does not specify the mapping of the
+ * elements of a wmma fragment to registers.
  */
 
-/* What a lane brings. LLVM IR spells it a second time in translate/cpu/tensor.py. */
+/* The operands of a lane. translate/cpu/tensor.py defines the structure in LLVM IR. */
 enum { MO_LOAD, MO_STORE, MO_WMMA, MO_MMA, MO_LOAD_ROWS, MO_STORE_ROWS };
 enum { /* elements, by the names of the PTX ISA */
   MO_F16,
@@ -20,12 +20,12 @@ enum { /* elements, by the names of the PTX ISA */
   MO_E4M3,
   MO_E5M2
 };
-/* MO_COLUMN_A is also for a matrix in memory by columns, and for one that is transposed. */
+/* MO_COLUMN_A also marks a column-major matrix in memory, and a transposed one. */
 enum { MO_COLUMN_A = 1, MO_COLUMN_B = 2, MO_SATURATES = 4, MO_XOR = 8 };
 
 typedef struct mo_fragments {
   uint32_t operation, m, n, k, a, b, c, d, flags;
-  uint32_t b_at, c_at, d_at; /* offsets of registers; those of a, or of what is moved, come first */
+  uint32_t b_at, c_at, d_at; /* offsets in registers; the registers of a, or of the moved matrix, come first */
   uint32_t stride, unused;
   char *memory;
   uint64_t registers[];
@@ -99,7 +99,7 @@ static uint64_t narrowed(double value, uint32_t element) {
 static double value_of(uint64_t bits, uint32_t element) {
   const format *from = &formats[element];
   if (element == MO_F64) return double_of(bits);
-  if (element == MO_TF32) bits &= 0xffffe000; /* the rest of the register does not count */
+  if (element == MO_TF32) bits &= 0xffffe000; /* the rest of the register is ignored */
   if (from->exponent != 0) return widened(bits, element);
   uint32_t unused = 64 - from->bits;
   return from->is_signed ? (double)((int64_t)(bits << unused) >> unused) : (double)bits;
@@ -140,8 +140,8 @@ typedef struct shape {
   uint32_t rows, columns;
 } shape;
 
-/* Where element (row, column) of operand `part` (a, b, c or d) of a matrix is; `group` is the number of the
- * product, of which mma.m8n8k4 of f16 computes four. */
+/* Returns the location of element (row, column) of operand `part` (a, b, c or d). `group` is the index of the
+ * product; mma.m8n8k4 of f16 computes four. */
 static place place_of(const mo_fragments *of, char part, uint32_t row, uint32_t column, uint32_t group) {
   uint32_t element = part == 'a' ? of->a : part == 'b' ? of->b : part == 'c' ? of->c : of->d;
   uint32_t bits = formats[element].bits, by = bits == 64 ? 1 : 32 / bits;
@@ -186,7 +186,7 @@ static void read_matrix(char *const *lanes, char part, uint32_t group, double *m
     }
 }
 
-/* Sums are rounded once; those of f64 after each product. */
+/* Sums are rounded once, those of f64 after each product. */
 static void multiply(const mo_fragments *of, const double *a, const double *b, double *d) {
 #pragma STDC FP_CONTRACT OFF
   for (uint32_t row = 0; row < of->m; ++row)
@@ -228,7 +228,7 @@ static void multiply_fragments(char *const *lanes) {
   }
 }
 
-/* wmma.load and wmma.store: rows times columns are m times n; each lane holds k elements, those of f16 in copies. */
+/* wmma.load and wmma.store of an m x n matrix. Each lane has k elements, with copies of its f16 elements. */
 static void move_fragment(char *const *lanes) {
   const mo_fragments *first = (const mo_fragments *)lanes[0];
   uint32_t size = first->m * first->n, held = size / MO_WARP, bits = formats[first->d].bits;
@@ -245,7 +245,7 @@ static void move_fragment(char *const *lanes) {
   }
 }
 
-/* ldmatrix and stmatrix: m matrices of 8 x 8 elements of 16 bits; lanes 8 i to 8 i + 7 bring the rows of matrix i. */
+/* ldmatrix and stmatrix of m matrices of 8 x 8 16-bit elements. Lanes 8 i to 8 i + 7 have the rows of matrix i. */
 static void move_rows(char *const *lanes) {
   const mo_fragments *of = (const mo_fragments *)lanes[0];
   for (uint32_t number = 0; number < of->m; ++number)

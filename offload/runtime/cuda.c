@@ -1,5 +1,5 @@
 /* Kind cuda: the CUDA runtime API. Kernels are launched by the address of their host stub, which
- * is what clang-linker-wrapper registers, as in CUDA C++. */
+ * clang-linker-wrapper registers, as in CUDA C++. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -17,8 +17,8 @@ static void cuda_set_device(int index) {
   CUDA_CHECK(cudaSetDevice(index), "cudaSetDevice", "choosing cuda:%d", index);
 }
 
-/* Memory of no pool: cudaFreeAsync is not for it. Asking the API at each release would cost more than the
- * release. */
+/* Memory that is not from a pool, for which cudaFreeAsync cannot be used. It is recorded, because querying the API
+ * would take longer than the release itself. */
 typedef struct unpooled {
   void *pointer;
   struct unpooled *next;
@@ -45,7 +45,7 @@ static void *note_unpooled(void *pointer) {
   return pointer;
 }
 
-/* Returns whether the pointer was noted, and forgets it. */
+/* Removes the pointer from the record. Returns whether it was there. */
 static bool take_unpooled(const void *pointer) {
   pthread_mutex_lock(&mo_unpooled_lock);
   unpooled **link = unpooled_bucket(pointer);
@@ -79,7 +79,7 @@ static void *cuda_allocate(uint64_t size_bytes, bool is_host_shared, void *strea
   return note_unpooled(pointer);
 }
 
-/* Memory that another copy of the runtime allocated may be of no pool either: CUDA_INVALID_VALUE. */
+/* Memory from another copy of the runtime may also not be from a pool: CUDA_INVALID_VALUE. */
 static void cuda_release(void *pointer, void *stream) {
   if (!take_unpooled(pointer)) {
     int status = cudaFreeAsync(pointer, stream);
@@ -99,8 +99,8 @@ static void cuda_copy(void *target, const void *source, size_t size_bytes, void 
              "cudaMemcpyAsync", "copying %zu bytes from %p to %p", size_bytes, source, target);
 }
 
-/* The driver's streams are the runtime API's, and the context that it needs is current after any call that
- * needs a context. */
+/* Streams of the driver API and the runtime API are the same. The call of cudaFree makes the context current that
+ * the driver API requires. */
 void *mo_cuda_driver_function(const char *name) {
   void *function = NULL;
   CUDA_CHECK(cudaFree(NULL), "cudaFree", "starting CUDA");
@@ -111,7 +111,7 @@ void *mo_cuda_driver_function(const char *name) {
   return function;
 }
 
-/* CUresult has the numbers of cudaError_t for whatever these two return. */
+/* The errors that these two functions return have the same numbers in CUresult and cudaError_t. */
 static void cuda_fill_words(void *target, uint64_t value, size_t width, size_t count,
                             void *stream) {
   typedef int set16(unsigned long long, unsigned short, size_t, void *);
@@ -124,7 +124,7 @@ static void cuda_fill_words(void *target, uint64_t value, size_t width, size_t c
   CUDA_CHECK(status, name, "setting %zu values at %p", count, target);
 }
 
-/* The runtime API sets bytes only; wider values are the driver API's, up to 4 bytes. */
+/* The runtime API only sets bytes. The driver API sets values of 2 and 4 bytes. */
 static void cuda_fill(void *target, uint64_t value, size_t width, size_t count, void *stream) {
   uint64_t ones = ~(uint64_t)0 >> (64 - 8 * width), byte = value & 0xFF;
   if ((value & ones) == (byte * 0x0101010101010101u & ones))
@@ -154,7 +154,7 @@ static void *cuda_device_pointer(void *registered) {
   return pointer;
 }
 
-/* Memory of the API: allocated or registered; all memory where the driver manages it for both. */
+/* Returns whether the API allocated or registered the memory, or the GPU can access all host memory. */
 static bool cuda_reaches(const void *pointer) {
   int device = 0, is_pageable = 0;
   cuda_pointer found = {0};
@@ -204,8 +204,8 @@ static void cuda_launch(const void *stub, const mo_shape *shape, void *stream, v
   const char *call = is_extended ? "cudaLaunchKernelExC" : "cudaLaunchKernel";
   int status = start(stub, shape, stream, params);
   if (status == CUDA_INVALID_VALUE && shape->dynamic_shared) {
-    /* More shared memory than 48 KiB, static and dynamic together, must be asked for once per
-     * kernel; the static part is known to the API only, so that its refusal is the test. */
+    /* More than 48 KiB of workgroup memory, static and dynamic together, must be requested once per
+     * kernel. Only the API knows the static part, so the failure of the launch is the test. */
     cudaGetLastError();
     status = cudaFuncSetAttribute(stub, CUDA_FUNCTION_MAX_DYNAMIC_SHARED,
                                   (int)shape->dynamic_shared);

@@ -1,19 +1,19 @@
-/* Between the files of the CUDA backend. */
+/* Internal declarations of the CUDA backend. */
 #ifndef CUDA_H
 #define CUDA_H
 
 #include "cuda_api.h"
 #include "mgpu.h"
 
-/* Reports a failed call and ends the program. The first form adds what the call was about; the
- * second adds the kernel and its shape. */
+/* Report a failed call and end the program. The first function adds a description of the call, the
+ * second one the kernel and the shape of the launch. */
 MO_INTERNAL MO_NORETURN void mo_cuda_stop(int status, const char *call, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 MO_INTERNAL MO_NORETURN void mo_cuda_stop_launch(int status, const char *call, const void *stub,
                                                const mo_shape *shape);
 MO_INTERNAL MO_NORETURN void mo_cuda_explain_no_device(void);
 
-/* CUDA_CHECK(status, "cudaFree", "freeing %p", p): the text is made only on failure. */
+/* CUDA_CHECK(status, "cudaFree", "freeing %p", p): the text is formatted only on failure. */
 #define CUDA_CHECK(status, call, ...)          \
   do {                                         \
     int status_ = (status);                    \

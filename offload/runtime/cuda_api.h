@@ -1,5 +1,5 @@
-/* What the runtime uses of the CUDA runtime API (11.8 to 13.0), declared here so that no CUDA
- * headers are needed. All of it is plain C on the binary level. */
+/* The part of the CUDA runtime API (11.8 to 13.0) that the runtime uses, declared here so that no CUDA
+ * headers are required. Its ABI is plain C. */
 #ifndef CUDA_API_H
 #define CUDA_API_H
 
@@ -30,7 +30,7 @@ typedef struct cuda_config {
   unsigned attribute_count;
 } cuda_config;
 
-/* cudaPointerAttributes; CUDA 13 has reserved bytes behind them. */
+/* cudaPointerAttributes. CUDA 13 added reserved bytes at the end. */
 typedef struct cuda_pointer {
   int type, device;
   void *on_device, *on_host;

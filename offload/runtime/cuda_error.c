@@ -1,11 +1,11 @@
-/* What a failed call of the CUDA runtime API means, and what to do about it. */
+/* Messages and hints for failed calls of the CUDA runtime API. */
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "cuda.h"
 
-/* The architectures of the program's device images, set by whoever compiles the runtime:
- * -DMLIR_OFFLOAD_ARCHS=sm_80,sm_90 (no quotes, so that the command line needs none). */
+/* The architectures of the program's device images, defined when the runtime is compiled:
+ * -DMLIR_OFFLOAD_ARCHS=sm_80,sm_90 (without quotes, which would have to be escaped). */
 #define TEXT_OF(...) #__VA_ARGS__
 #define TEXT(...) TEXT_OF(__VA_ARGS__)
 #ifdef MLIR_OFFLOAD_ARCHS
@@ -20,7 +20,7 @@ static const char mo_archs[] = "unknown";
 #define OR_THE_CPU ", or compile with --offload-arch=host to run on the CPU"
 #endif
 
-/* Writes "sm_75", or "unknown" where the API no longer answers. */
+/* Writes "sm_75", or "unknown" if the API fails. */
 static void describe_arch(char *text, size_t size) {
   int device, major, minor;
   snprintf(text, size, "unknown");
@@ -50,7 +50,7 @@ static void add_driver(void) {
                runtime % 1000 / 10);
 }
 
-/* The oldest driver of each CUDA major (CUDA compatibility guide, minor version compatibility). */
+/* The oldest driver for each CUDA major release (CUDA compatibility guide, minor version compatibility). */
 static int oldest_driver(void) {
   int runtime = 0;
   cudaRuntimeGetVersion(&runtime);

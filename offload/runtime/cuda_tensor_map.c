@@ -1,4 +1,4 @@
-/* Tensor maps on sm_90 and later: cuTensorMapEncodeTiled of the driver. */
+/* Tensor maps on sm_90 and later: cuTensorMapEncodeTiled of the driver API. */
 #include <stdio.h>
 
 #include "cuda.h"
@@ -8,7 +8,7 @@ static const char map_cure[] =
     "see cuTensorMapEncodeTiled: addresses are multiples of 16, strides of 16 bytes below 2^40, boxes have "
     "1 to 256 elements in each dimension, the innermost as many bytes as the swizzle takes";
 
-/* Writes "name 1 2 3" behind what the text has already. */
+/* Appends "name 1 2 3" to the text. */
 static void add_numbers(char *text, size_t size, const char *name, const uint64_t *numbers, uint32_t count) {
   size_t used = strlen(text);
   used += (size_t)snprintf(text + used, size - used, "%s", name);

@@ -1,4 +1,4 @@
-/* The words by which MLIR_OFFLOAD_DEVICE and mlir_offload_set_device choose a device. */
+/* The device names for MLIR_OFFLOAD_DEVICE and mlir_offload_set_device. */
 #define _GNU_SOURCE 1
 #include "device_name.h"
 
@@ -13,7 +13,7 @@ mo_device mo_named_device(const char *name, int index) {
   return device;
 }
 
-/* Reads ":N", or nothing; returns the number, or -1. */
+/* Parses ":N" or an empty text. Returns N, `otherwise` for an empty text, -1 for another text. */
 static int parse_number(const char *text, int otherwise) {
   if (!*text)
     return otherwise;
@@ -24,7 +24,7 @@ static int parse_number(const char *text, int otherwise) {
   return !*end && index < OF_CLASS ? (int)index : -1;
 }
 
-/* Reads what SYCL's runtime calls a device: "level_zero:gpu:0", "opencl:cpu:0". Here OpenCL serves both. */
+/* Parses a device name of the SYCL runtime: "level_zero:gpu:0", "opencl:cpu:0". OpenCL is used for both. */
 static bool parse_sycl_device(const char *text, mo_device *device) {
   static const struct {
     const char *name;
@@ -42,7 +42,7 @@ static bool parse_sycl_device(const char *text, mo_device *device) {
   return false;
 }
 
-/* Reads "cuda", "cuda:N", "hip", "hip:N", "sycl", "sycl:N", "host", or a name of SYCL's. */
+/* Parses "cuda", "cuda:N", "hip", "hip:N", "sycl", "sycl:N", "host", or a name of the SYCL runtime. */
 bool mo_parse_device(const char *text, mo_device *device) {
   static const char *const names[] = {"cuda", "hip", "sycl", "host",
 #ifdef MLIR_OFFLOAD_OTHER_DEVICE

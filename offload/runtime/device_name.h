@@ -1,4 +1,4 @@
-/* A device as the user names it. */
+/* A device that the user selects by name. */
 #ifndef MLIR_OFFLOAD_DEVICE_NAME_H
 #define MLIR_OFFLOAD_DEVICE_NAME_H
 
@@ -6,10 +6,10 @@
 
 #include "mgpu.h"
 
-#define CURRENT_INDEX (-1) /* whatever device the API says is current */
-#define OF_CLASS (1 << 16) /* from here on: a number among the devices of one class */
+#define CURRENT_INDEX (-1) /* the current device of the API */
+#define OF_CLASS (1 << 16) /* from here on: an index among the devices of one class */
 
-/* By value: the thread keeps it longer than a library is loaded. */
+/* The name is stored by value, because the thread may keep it after a library is unloaded. */
 typedef struct mo_device {
   char name[8]; /* empty: not chosen */
   int index;

@@ -1,4 +1,4 @@
-/* Error reports, and the names of kernels in them. */
+/* Report errors, and look up the names of kernels for them. */
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,10 +9,11 @@
 #include "mlir_offload.h"
 #include "offload_entry.h"
 
-/* The process whose first thread has failed. */
+/* The process in which a thread has failed. */
 static atomic_int mo_reporter;
 
-/* The first thread that fails returns, the others wait for the end. A child reports for itself. */
+/* Returns in the first thread that fails; others wait for the end of the process. A forked child reports its own
+ * errors. */
 static void begin_report(void) {
   int self = getpid(), found = 0;
   while (!atomic_compare_exchange_strong(&mo_reporter, &found, self))
@@ -20,7 +21,7 @@ static void begin_report(void) {
       pause();
 }
 
-/* For the caller that handles the error, else on stderr. */
+/* Appends the line to the report for the caller that handles the error; otherwise prints it to stderr. */
 static void report_line(const char *head, const char *format, va_list arguments) {
   char text[1024], line[1100];
   vsnprintf(text, sizeof text, format, arguments);
@@ -32,8 +33,8 @@ static void report_line(const char *head, const char *format, va_list arguments)
 void mo_error(const char *format, ...) {
   if (!mo_catch_line(""))
     begin_report();
-  /* What the program printed before comes before; only stdout, since another thread may sit in a
-   * read of stdin and hold its lock. */
+  /* Flush stdout, so that earlier output precedes the error. Not all streams, because another thread may
+   * hold the lock of stdin during a read. */
   fflush(stdout);
   va_list arguments;
   va_start(arguments, format);
@@ -54,7 +55,7 @@ void mo_hint(const char *format, ...) {
   report_line("  hint: ", format, arguments);
   va_end(arguments);
   mo_throw();
-  /* Not exit(): handlers of a library whose device has failed may never return. */
+  /* Not exit(), because exit handlers of a library whose device failed may never return. */
   _exit(MLIR_OFFLOAD_EXIT_STATUS);
 }
 
@@ -69,7 +70,7 @@ void mo_context_of_launch(const void *stub, const mo_shape *shape) {
              grid[0], grid[1], grid[2], block[0], block[1], block[2], shape->dynamic_shared);
 }
 
-/* The linker makes these for the sections that the program has. */
+/* The linker defines these symbols for existing sections. */
 #define MO_SECTION(section)                                            \
   extern const char __start_##section[] __attribute__((weak)) MO_INTERNAL; \
   extern const char __stop_##section[] __attribute__((weak)) MO_INTERNAL;

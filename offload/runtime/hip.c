@@ -1,4 +1,4 @@
-/* Kind hip: the HIP runtime API. Kernels are launched by the address of their handle, which is what
+/* Kind hip: the HIP runtime API. Kernels are launched by the address of their handle, which
  * clang-linker-wrapper registers, as in HIP C++. */
 #include "hip.h"
 
@@ -34,8 +34,8 @@ static void *hip_allocate(uint64_t size_bytes, bool is_host_shared, void *stream
   return pointer;
 }
 
-/* Unlike CUDA's, hipFreeAsync takes memory of any kind; what is not of a pool is freed when all
- * work is done. hipFree does not wait for work on memory of a pool. */
+/* Unlike cudaFreeAsync, hipFreeAsync accepts any memory. Memory that is not from a pool is freed when all
+ * work is complete. hipFree does not wait for work on memory from a pool. */
 static void hip_release(void *pointer, void *stream) {
   if (hipFreeAsync) {
     int status = hipFreeAsync(pointer, stream);
@@ -91,7 +91,7 @@ static void *hip_device_pointer(void *registered) {
   return pointer;
 }
 
-/* Memory of the API: allocated or registered. */
+/* Returns whether the API allocated or registered the memory. */
 static bool hip_reaches(const void *pointer) {
   hip_pointer found = {0};
   if (hipPointerGetAttributes(&found, pointer) == HIP_SUCCESS)

@@ -1,5 +1,5 @@
-/* What the runtime uses of the HIP runtime API (ROCm 5 and 6), declared here so that no HIP headers
- * are needed. All of it is plain C on the binary level. */
+/* The part of the HIP runtime API (ROCm 5 and 6) that the runtime uses, declared here so that no HIP
+ * headers are required. Its ABI is plain C. */
 #ifndef HIP_API_H
 #define HIP_API_H
 
@@ -44,14 +44,14 @@ enum {
   HIP_MEM_ATTACH_GLOBAL = 1,
 };
 
-/* hipDeviceProp_t as it was up to ROCm 5, which the function of this name still fills in ROCm 6. */
+/* hipDeviceProp_t of ROCm 5, which the function with this name still fills in ROCm 6. */
 typedef struct hip_properties {
   char before_arch[396];
   char arch[256]; /* gcnArchName, a target ID */
   char rest[3444];
 } hip_properties;
 
-/* hipPointerAttribute_t; what lies behind these members differs between releases. */
+/* hipPointerAttribute_t. The members after these differ between releases. */
 typedef struct hip_pointer {
   int type, device;
   void *on_device, *on_host;
@@ -77,7 +77,7 @@ int hipEventQuery(void *);
 int hipMalloc(void **, size_t);
 int hipMallocManaged(void **, size_t, unsigned);
 int hipFree(void *);
-/* From ROCm 5.1 on. */
+/* ROCm 5.1 or newer. */
 __attribute__((weak)) int hipMallocAsync(void **, size_t, void *stream);
 __attribute__((weak)) int hipFreeAsync(void *, void *stream);
 int hipMemGetInfo(size_t *free, size_t *total);

@@ -1,12 +1,12 @@
-/* What a failed call of the HIP runtime API means, and what to do about it. */
+/* Messages and hints for failed calls of the HIP runtime API. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "hip.h"
 
-/* The GPUs of the program's device images, set by whoever compiles the runtime:
- * -DMLIR_OFFLOAD_HIP_ARCHS=gfx90a,gfx1100 (no quotes, so that the command line needs none). */
+/* The architectures of the program's device images, defined when the runtime is compiled:
+ * -DMLIR_OFFLOAD_HIP_ARCHS=gfx90a,gfx1100 (without quotes, which would have to be escaped). */
 #define HIP_TEXT_OF(...) #__VA_ARGS__
 #define HIP_TEXT(...) HIP_TEXT_OF(__VA_ARGS__)
 #ifdef MLIR_OFFLOAD_HIP_ARCHS
@@ -21,7 +21,7 @@ static const char mo_hip_archs[] = "unknown";
 #define HIP_OR_THE_CPU ", or compile with --offload-arch=host to run on the CPU"
 #endif
 
-/* Writes "gfx90a:sramecc+:xnack-", or "unknown" where the API does not say. */
+/* Writes "gfx90a:sramecc+:xnack-", or "unknown" if the API fails. */
 static void describe_hip_arch(char *text, size_t size) {
   static hip_properties properties;
   int device;

@@ -1,8 +1,8 @@
-/* Finds the HIP runtime when the program runs, so that a program for several kinds of devices also
- * starts where there is no ROCm: it then has no HIP device.
+/* Loads the HIP runtime at run time, so that a program for several device kinds also starts without ROCm; it
+ * then has no HIP devices.
  *
- * The functions stand in for those of libamdhip64 in the program, hidden, also in the calls by which
- * clang-linker-wrapper registers the device code.
+ * The hidden functions in this file replace those of libamdhip64 in the program, including the registration
+ * calls of clang-linker-wrapper.
  */
 #define _GNU_SOURCE 1
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 
 #include "hip.h"
 
-/* The library that the program was linked for, by the name that the dynamic linker looks for. */
+/* The SONAME of the library that the program was linked for. */
 #ifndef MLIR_OFFLOAD_HIP_LIBRARY
 #define MLIR_OFFLOAD_HIP_LIBRARY libamdhip64.so
 #endif
@@ -25,7 +25,7 @@ static void open_hip_library(void) {
   mo_hip_library = dlopen(LOAD_TEXT(MLIR_OFFLOAD_HIP_LIBRARY), RTLD_NOW | RTLD_GLOBAL);
 }
 
-/* Returns the function of the library, NULL where there is none. */
+/* Returns a function of the library, NULL if there is none. */
 static void *hip_function(const char *name) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, open_hip_library);
@@ -37,7 +37,7 @@ static void *hip_function(const char *name) {
   result name parameters {                                        \
     result(*function) parameters;                                 \
     void *found = hip_function(#name);                            \
-    memcpy(&function, &found, sizeof found); /* no cast in ISO C */ \
+    memcpy(&function, &found, sizeof found); /* ISO C has no cast for this */ \
     return found ? function arguments : without;                  \
   }
 #define FORWARD_STATUS(name, parameters, arguments) \

@@ -1,5 +1,5 @@
-/* The way into libomptarget, or the fallback for it, and out of it: what a fork, the end of the program
- * and the unloading of a library must not meet in the middle.
+/* Entry into libomptarget, or the fallback for it, synchronized with fork, program exit and the unloading of
+ * libraries.
  */
 #define _GNU_SOURCE 1
 #include "host_entry.h"
@@ -12,15 +12,15 @@
 
 #include "mgpu.h"
 
-/* Readers are the threads inside, which hold locks there; who forks or ends the program waits until nobody
- * does. Kernels run outside. */
+/* Readers are the threads inside libomptarget, which hold locks there. Writers are fork and program exit, which
+ * wait for them. Kernels run outside. */
 static pthread_rwlock_t mo_entry = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 static _Thread_local bool mo_is_entered, mo_is_launching, mo_is_ender;
 
-static atomic_uint mo_launches; /* threads that are launching or in a kernel */
+static atomic_uint mo_launches; /* number of threads that launch or run a kernel */
 static bool mo_is_ending;       /* guarded by the lock */
 
-/* Functions of the images: what runs the kernels of each, two at most, and what each wants to be called at
+/* Functions of the images: those that run kernels, at most two per image, and one per image that is called at
  * the end. */
 enum { MOST_FUNCTIONS = 64 };
 static _Atomic(mo_range) mo_bodies[MOST_FUNCTIONS], mo_last_calls[MOST_FUNCTIONS];
@@ -30,7 +30,7 @@ static void enter(void) {
   if (mo_is_ending && !mo_is_ender) {
     pthread_rwlock_unlock(&mo_entry);
     for (;;)
-      pause(); /* the program ends, and what would launch is gone */
+      pause(); /* the program exits, and the code for the launch is gone */
   }
   mo_is_entered = true;
 }
@@ -85,16 +85,16 @@ static void each_image(void (*visit)(const char *file)) {
   for (int i = 0; i < MOST_FUNCTIONS && mo_bodies[i]; ++i) {
     Dl_info image;
     void *body;
-    memcpy(&body, &mo_bodies[i], sizeof body); /* ISO C has no cast for it */
+    memcpy(&body, &mo_bodies[i], sizeof body); /* ISO C has no cast for this */
     if (dladdr(body, &image) && image.dli_fname)
       visit(image.dli_fname);
   }
 }
 
-/* libomptarget unloads images when the program ends, whether or not it has been asked to. */
+/* libomptarget unloads images at program exit, even without an unregistration call. */
 static void keep_image(const char *file) { dlopen(file, RTLD_LAZY | RTLD_NOLOAD); }
 
-/* libomptarget leaves the file that it has written an image to. Debuggers read it while the program runs. */
+/* libomptarget does not remove the file of an image, which debuggers read while the program runs. */
 static void remove_image(const char *file) {
   static const char start[] = "/tmp/tmpfile_";
   if (!strncmp(file, start, sizeof start - 1))
@@ -137,7 +137,7 @@ static void after_fork(void) {
     pthread_rwlock_unlock(&mo_entry);
 }
 
-/* A child has only the thread that forked. */
+/* A child process has only the thread that called fork. */
 static void begin_child(void) {
   mo_entry = (pthread_rwlock_t)PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
   if (mo_is_entered)

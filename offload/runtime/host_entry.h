@@ -1,4 +1,4 @@
-/* The way into libomptarget, or the fallback for it, and out of it. */
+/* Entry into libomptarget, or the fallback for it. */
 #ifndef HOST_ENTRY_H
 #define HOST_ENTRY_H
 
@@ -6,22 +6,21 @@
 
 #include "mgpu.h"
 
-/* Around each launch. When the program ends, a launch of another thread than the one that ends it never
- * returns. */
+/* Called around each launch. After program exit has begun, launches of other threads never return. */
 MO_INTERNAL void mo_begin_launch(void);
 MO_INTERNAL void mo_end_launch(void);
 
-/* As mo_parallel_for, for a kernel: a fork does not wait for it. */
+/* mo_parallel_for for a kernel: a fork does not wait for it. */
 MO_INTERNAL void mo_run_kernel(uint64_t count, mo_range body, void *argument);
 
-/* Returns whether the calling thread runs blocks of a kernel that it launched. */
+/* Returns whether the calling thread is executing blocks of a kernel that it launched. */
 MO_INTERNAL bool mo_runs_blocks(void);
 
-/* At the end of the program and before dlclose: no launch begins any more. Returns false if threads are in
- * kernels: their code, and the workers, must stay. */
+/* Called at program exit and before dlclose: no launch begins afterwards. Returns false if threads are in
+ * kernels, whose code and workers must then stay. */
 MO_INTERNAL bool mo_end_launches(void);
 
-/* Of pool.c: a child starts its own workers. */
+/* Defined in pool.c. A child process starts its own workers. */
 MO_INTERNAL void mo_forget_workers(void);
 
 #endif

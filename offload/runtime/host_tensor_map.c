@@ -1,10 +1,10 @@
-/* Tensor maps for kernels on the CPU, which cpu_async.c reads. */
+/* Encode tensor maps for kernels on the CPU; cpu_async.c reads them. */
 #include <string.h>
 
 #include "mgpu.h"
 #include "mo_tensor_map.h"
 
-/* The rules of cuTensorMapEncodeTiled, so that a program that runs here runs on a GPU. Returns what is broken. */
+/* Checks the rules of cuTensorMapEncodeTiled, so that the program also runs on a GPU. Returns the violated rule. */
 static const char *broken_rule(const mo_tensor_encoding *of) {
   uint64_t inner = (uint64_t)of->box[0] * of->element_bytes;
   if ((uintptr_t)of->address % 16)

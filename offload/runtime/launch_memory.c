@@ -1,7 +1,7 @@
-/* Launches of kernels that the compiler made of host code (--pipeline=linalg), on the host's memory.
+/* Launches of kernels that were outlined from host code (--pipeline=linalg) and use host memory.
  *
- * What the device cannot reach is copied to it for the launch, and back what the kernel changed. Between
- * launches the host's memory is the only one that counts. Memrefs that overlap share a copy.
+ * Memory that the device cannot access is copied to it for the launch, and changes are copied back. Between
+ * launches only the host memory is valid. Overlapping memrefs share a copy.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ typedef struct mo_described {
   int64_t element_bytes;
 } mo_described;
 
-/* What the thread said of the launch that follows. */
+/* The memrefs that the thread described for its next launch. */
 static _Thread_local struct {
   mo_described *items;
   int count, room;
@@ -29,7 +29,7 @@ static void *allocated(void *pointer, const char *what) {
   return pointer;
 }
 
-/* Parameter `param` of the launch that follows is the first one of a memref. */
+/* Declares that parameter `param` of the next launch is the first one of a memref. */
 MO_CONTRACT void mgpuDescribeMemRef(int32_t param, int32_t rank, int64_t element_bytes) {
   if (mo_next.count == mo_next.room) {
     mo_next.room = 2 * mo_next.room + 8;
@@ -43,7 +43,7 @@ enum { ALIGNMENT_OF_COPIES = 256 };
 
 typedef struct mo_extent {
   char *first, *end;        /* on the host */
-  char *memory, *on_device; /* what was allocated, and where `first` is in it */
+  char *memory, *on_device; /* the allocation, and the address of `first` in it */
 } mo_extent;
 
 static mo_extent host_extent(char *first, char *end) {
@@ -67,7 +67,7 @@ static mo_extent extent_of(const mo_described *item, void **params) {
                      aligned + (last + 1) * item->element_bytes);
 }
 
-/* Adds an extent to others that do not overlap; returns how many there are then. */
+/* Merges an extent into a list of disjoint extents; returns the new length. */
 static int add_extent(mo_extent *extents, int count, mo_extent added) {
   for (int i = 0; i < count; ++i)
     if (extents[i].first < added.end && added.first < extents[i].end) {
@@ -76,7 +76,7 @@ static int add_extent(mo_extent *extents, int count, mo_extent added) {
       if (extents[i].end > added.end)
         added.end = extents[i].end;
       extents[i] = extents[--count];
-      i = -1; /* the larger one may meet others */
+      i = -1; /* the merged extent may overlap others */
     }
   extents[count] = added;
   return count + 1;
@@ -93,7 +93,7 @@ static int extents_to_copy(const mo_backend *backend, const mo_described *items,
   return found;
 }
 
-/* Kernels may count on the alignment of the host's memory. */
+/* The copy has the alignment of the host memory, on which kernels may rely. */
 static void copy_to_device(const mo_backend *backend, mo_extent *extent, void *stream) {
   uint64_t size_bytes = (uint64_t)(extent->end - extent->first);
   extent->memory = backend->allocate(size_bytes + ALIGNMENT_OF_COPIES, false, stream);
@@ -102,7 +102,7 @@ static void copy_to_device(const mo_backend *backend, mo_extent *extent, void *s
   backend->copy(extent->on_device, extent->first, size_bytes, stream);
 }
 
-/* Memory that may not be written, such as that of constants, no kernel changes. */
+/* Only changed bytes are written, because constants may be in read-only memory. */
 static void copy_changes_back(const mo_backend *backend, const mo_extent *extent, void *stream) {
   size_t size_bytes = (size_t)(extent->end - extent->first);
   char *copy = allocated(malloc(size_bytes), "copying from a device");
@@ -121,7 +121,7 @@ static char *on_device(const mo_extent *extents, int count, char *pointer) {
   return NULL;
 }
 
-/* Lets the memref's pointers, in the array of this launch, be those of the device. */
+/* Replaces the pointers of a memref in the parameters of this launch by device pointers. */
 static void translate(const mo_described *item, void **params, const mo_extent *extents, int count,
                       char **moved) {
   mo_extent extent = extent_of(item, params);
@@ -148,7 +148,7 @@ static void launch_on_copies(const mo_backend *backend, const void *stub, const 
   free(extents);
 }
 
-/* Forgets what was said of the launch that follows; returns it, and how many memrefs that is. */
+/* Returns the description of the next launch and its number of memrefs, and resets it. */
 static mo_described *take_described(int *count) {
   mo_described *items = mo_next.items;
   *count = mo_next.count;

@@ -1,4 +1,4 @@
-/* The part of libomptarget's C interface that is used and that the fallback offers
+/* The part of libomptarget's C interface that the runtime uses and that the fallback implements
  * (openmp/libomptarget/include/Shared/APITypes.h, omptarget.h). */
 #ifndef LIBOMPTARGET_ABI_H
 #define LIBOMPTARGET_ABI_H
@@ -7,7 +7,7 @@
 
 #include "mgpu.h"
 
-/* KernelArgsTy. With version 3 libomptarget would put an argument of its own before ours. */
+/* KernelArgsTy. With version 3, libomptarget would add an argument before those of the kernel. */
 typedef struct kernel_arguments {
   uint32_t version;
   uint32_t argument_count;
@@ -41,18 +41,18 @@ typedef struct image_descriptor {
   const void *entries_begin, *entries_end;
 } image_descriptor;
 
-/* Defined here in either case, and bound within the program or library: clang-linker-wrapper's
- * calls come to the fallback or, on their way to libomptarget, to registration.c. */
+/* Defined in the runtime and bound within the program or library, so that the calls of
+ * clang-linker-wrapper reach the fallback, or registration.c, which forwards them to libomptarget. */
 MO_INTERNAL void __tgt_register_lib(image_descriptor *descriptor);
 MO_INTERNAL void __tgt_unregister_lib(image_descriptor *descriptor);
 MO_INTERNAL
 int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads,
                         void *entry, kernel_arguments *arguments);
 
-/* Launches a kernel of ours: by libomptarget or, where that one does not, by the fallback. */
+/* Launches a kernel of a CPU image with libomptarget or, if that one has another calling convention, the fallback. */
 MO_INTERNAL int mo_start_kernel(int64_t device, void *stub, kernel_arguments *arguments);
 
-/* The fallback, for programs without libomptarget and for those whose libomptarget calls kernels otherwise. */
+/* The fallback, for programs without libomptarget, or with a libomptarget that has another calling convention. */
 MO_INTERNAL int mo_fallback_count_devices(void);
 MO_INTERNAL bool mo_fallback_has_images(void);
 MO_INTERNAL void mo_fallback_register(image_descriptor *descriptor);

@@ -1,5 +1,5 @@
-/* What finalize-memref-to-llvm calls for memref.copy where source and target are not both contiguous,
- * as mlir/lib/ExecutionEngine/CRunnerUtils.cpp defines it. No other file of the runtime is needed. */
+/* The function that finalize-memref-to-llvm calls for memref.copy if source or target is not contiguous
+ * (mlir/lib/ExecutionEngine/CRunnerUtils.cpp). It does not depend on other files of the runtime. */
 #include <stdint.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static void copy(int64_t rank, const int64_t *sizes, mo_side from, mo_side to, i
          (mo_side){to.start + i * *to.strides * bytes, to.strides + 1}, bytes);
 }
 
-/* Weak and hidden: a program may bring its own, and each object may hold one. */
+/* Weak and hidden, because a program may define its own, and several objects may contain it. */
 __attribute__((weak, visibility("hidden"))) void memrefCopy(int64_t element_bytes,
                                                             const mo_unranked *source,
                                                             const mo_unranked *target) {

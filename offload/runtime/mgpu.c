@@ -1,9 +1,9 @@
-/* The functions that gpu-to-llvm and mlir-translate call, as upstream's CUDA runtime wrappers
- * (mlir/lib/ExecutionEngine/CudaRuntimeWrappers.cpp) declare them, over the backends linked in.
+/* The functions that code from gpu-to-llvm and mlir-translate calls, with the declarations of upstream's CUDA runtime
+ * wrappers (mlir/lib/ExecutionEngine/CudaRuntimeWrappers.cpp), implemented with the linked backends.
  *
- * mgpuModuleLoad, mgpuModuleUnload and mgpuModuleGetFunction are not here: the compiler resolves
- * them, so that the function of a launch is the address of the kernel's host stub, under which
- * clang-linker-wrapper registers the kernel of every kind.
+ * mgpuModuleLoad, mgpuModuleUnload and mgpuModuleGetFunction do not exist, because the compiler binds launches to
+ * host stubs: the function of a launch is the address of the kernel's host stub, under which clang-linker-wrapper
+ * registers the kernel for every kind.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -15,15 +15,15 @@
 #include "mgpu.h"
 #include "mlir_offload.h"
 
-/* A kind that is not of this folder has its files on the command line (-include), and names its backend. */
+/* The files of a kind outside of this directory are on the command line (-include) and define its backend. */
 #if !defined MLIR_OFFLOAD_OTHER_BACKEND && !defined MLIR_OFFLOAD_HAVE_CUDA && !defined MLIR_OFFLOAD_HAVE_HIP && \
     !defined MLIR_OFFLOAD_HAVE_SYCL && !defined MLIR_OFFLOAD_HAVE_OPENMP
 #error "define MLIR_OFFLOAD_HAVE_CUDA, ..._HIP, ..._SYCL, ..._OPENMP or several"
 #endif
 
-/* The first one that has a GPU is the default, else the last one that has a device: the CPU itself
- * before OpenCL on it. The objects of a program may embed the runtimes of different kinds: of an absent
- * one the address is NULL. */
+/* The default is the first backend with a GPU, otherwise the last one with a device: the CPU itself before
+ * OpenCL on the CPU. The objects of a program may embed runtimes of different kinds; the address of an absent
+ * backend is NULL. */
 static const mo_backend *const mo_backends[] = {
 #ifdef MLIR_OFFLOAD_EMBEDDED
     &mo_cuda,
@@ -50,9 +50,9 @@ static const mo_backend *const mo_backends[] = {
 };
 enum { BACKEND_COUNT = sizeof mo_backends / sizeof *mo_backends };
 
-/* What a thread asked for. The accessor is public so that the dynamic linker binds all copies of
- * the runtime in a process to one of them; its name changes with the layout. It points into no library:
- * any of them may be unloaded before the thread ends. */
+/* The settings of a thread. The accessor is public, so that the dynamic linker binds all copies of the runtime
+ * in a process to one of them. Its name changes with the layout. The structure has no pointers into a library,
+ * which may be unloaded before the thread ends. */
 typedef struct mo_thread_2 {
   void *stream;
   mo_device device;
@@ -73,7 +73,7 @@ static void read_initial_device(void) {
   mo_initial_is_wrong = text && *text && !mo_parse_device(text, &mo_initial);
 }
 
-/* Returns how --offload-arch= spells what the backend of that name runs. */
+/* Returns the value of --offload-arch= for the backend with that name. */
 static const char *arch_of_backend(const char *name) {
   return !strcmp(name, "cuda")   ? "sm_NN"
          : !strcmp(name, "hip")  ? "gfxNNN"
@@ -111,7 +111,7 @@ static const mo_backend *find_default(void) {
   first->explain_no_device();
 }
 
-/* A child makes the choice of its parent, without asking the API of a GPU. */
+/* A child process uses the choice of its parent, because it cannot query the API of a GPU. */
 static _Atomic(const mo_backend *) mo_default;
 static bool mo_is_child;
 
@@ -122,8 +122,8 @@ static const mo_backend *default_backend(void) {
   return found;
 }
 
-/* What this process has used, and what its parent had when it forked, as bits by the number of a
- * backend. Their locks, and those of the API, may be held by threads that the child does not have. */
+/* The backends that this process has used, and those that its parent had used when it forked, as a bit mask.
+ * Their locks, and those of the API, may be held by threads that do not exist in the child. */
 static atomic_uint mo_used;
 static unsigned mo_lost;
 
@@ -182,7 +182,7 @@ static void bind_thread(const mo_thread_2 *thread) {
   mo_bound = (mo_binding){backend, index, thread->change};
 }
 
-/* Returns the backend of the calling thread with its device made current. */
+/* Returns the backend of the calling thread, after making its device current. */
 static const mo_backend *active(void) {
   const mo_thread_2 *thread = mlir_offload_thread_2();
   if (!mo_bound.backend || mo_bound.change != thread->change)
@@ -207,7 +207,7 @@ MO_PUBLIC void mlir_offload_set_stream(void *stream) { mlir_offload_thread_2()->
 
 MO_PUBLIC void *mlir_offload_get_stream(void) { return mlir_offload_thread_2()->stream; }
 
-/* Whether the backend exists is asked at the next use, by the copy of the runtime that is used. */
+/* The next use checks whether the backend exists, because another copy of the runtime may have it. */
 MO_PUBLIC void mlir_offload_set_device(const char *text) {
   mo_thread_2 *thread = mlir_offload_thread_2();
   mo_device device;
@@ -279,7 +279,7 @@ void mo_fill_by_copies(const mo_backend *backend, void *target, uint64_t value, 
   }
 }
 
-/* A dimension of one memref, or of two that are copied; strides in elements. */
+/* A dimension of one memref, or of both memrefs of a copy; strides in elements. */
 typedef struct mo_dimension {
   int64_t size, target_stride, source_stride;
 } mo_dimension;
@@ -290,7 +290,7 @@ typedef struct mo_transfer {
   void *stream;
 } mo_transfer;
 
-/* Joins dimensions that are one in memory, and returns how many are left. */
+/* Merges dimensions that are contiguous in memory, and returns their number. */
 static int64_t join_dimensions(mo_dimension *dimensions, int64_t rank) {
   int64_t used = 0;
   for (int64_t i = 0; i < rank; ++i) {
@@ -307,7 +307,7 @@ static int64_t join_dimensions(mo_dimension *dimensions, int64_t rank) {
   return used;
 }
 
-/* Copies, or fills if there is no source, in pieces without gaps. */
+/* Copies, or fills if there is no source, in contiguous pieces. */
 static void transfer(const mo_transfer *how, const mo_dimension *dimension, int64_t rank,
                      char *target, char *source) {
   if (rank == 0 ||
@@ -326,9 +326,8 @@ static void transfer(const mo_transfer *how, const mo_dimension *dimension, int6
   }
 }
 
-/* gpu.memcpy of memrefs of any layout, and gpu.memset of those and of any width. Offsets and strides
- * are in elements. The further arguments are int64_t, for each dimension: its size, the stride in the
- * target, and that in the source. */
+/* gpu.memcpy of memrefs with any layout. Offsets and strides are in elements. The variadic arguments are
+ * int64_t, for each dimension: its size, the stride in the target, and the stride in the source. */
 MO_CONTRACT void mgpuMemcpyMemRef(char *target, int64_t target_offset, char *source,
                                   int64_t source_offset, int64_t element_bytes, void *stream,
                                   int64_t rank, ...) {
@@ -346,7 +345,8 @@ MO_CONTRACT void mgpuMemcpyMemRef(char *target, int64_t target_offset, char *sou
            target + target_offset * element_bytes, source + source_offset * element_bytes);
 }
 
-/* The same, with a size and a stride for each dimension. */
+/* gpu.memset of memrefs with any layout and element size. The variadic arguments are a size and a stride for each
+ * dimension. */
 MO_CONTRACT void mgpuMemsetMemRef(char *target, int64_t offset, uint64_t value,
                                   int64_t element_bytes, void *stream, int64_t rank, ...) {
   mo_dimension dimensions[rank + 1];
@@ -369,15 +369,15 @@ MO_CONTRACT void mgpuMemHostRegister(void *pointer, uint64_t size_bytes) {
 
 MO_CONTRACT void mgpuMemHostUnregister(void *pointer) { active()->unregister_host(pointer); }
 
-/* A ranked memref: two pointers, the offset in elements, then rank sizes and rank strides. */
+/* A ranked memref: two pointers, the offset in elements, then all sizes, then all strides. */
 typedef struct mo_memref {
   char *allocated, *aligned;
   int64_t offset;
   int64_t sizes_and_strides[];
 } mo_memref;
 
-/* Returns the first byte that the memref can reach and the number of bytes to the last one; 0
- * bytes for an empty memref. Strides may be anything, negative too. */
+/* Returns the first byte that the memref covers, and the number of bytes up to the last one, 0 for an empty
+ * memref. Strides may be negative. */
 static char *memref_extent(int64_t rank, const mo_memref *memref, int64_t element_bytes,
                            uint64_t *size_bytes) {
   const int64_t *sizes = memref->sizes_and_strides, *strides = sizes + rank;
@@ -412,7 +412,7 @@ typedef struct mo_memref_1d {
   int64_t offset, size, stride;
 } mo_memref_1d;
 
-/* Programs call these two by name to reach registered host memory from kernels. */
+/* Programs call these two functions by name to access registered host memory in kernels. */
 MO_CONTRACT mo_memref_1d mgpuMemGetDeviceMemRef1dFloat(char *allocated, char *aligned,
                                                        int64_t offset, int64_t size,
                                                        int64_t stride) {
@@ -427,7 +427,7 @@ MO_CONTRACT mo_memref_1d mgpuMemGetDeviceMemRef1dInt32(char *allocated, char *al
   return mgpuMemGetDeviceMemRef1dFloat(allocated, aligned, offset, size, stride);
 }
 
-/* Sizes come as 64-bit numbers; no device takes more than 32 bits, and none takes blocks of 0 threads. */
+/* Sizes are passed as 64-bit integers. No device supports more than 32 bits, or blocks of 0 threads. */
 static void set_dimensions(uint32_t *result, const int64_t *sizes, const char *what) {
   for (int i = 0; i < 3; ++i) {
     if (sizes[i] < 1 || sizes[i] > UINT32_MAX) {
@@ -471,7 +471,7 @@ MO_CONTRACT void mgpuLaunchClusterKernel(void *stub, int64_t cluster_x, int64_t 
   launch(stub, &shape, grid, block, stream, params);
 }
 
-/* LLVM 23. The order of grid and cluster is not that of mgpuLaunchClusterKernel. */
+/* LLVM 23. The order of the parameters differs from mgpuLaunchClusterKernel. */
 MO_CONTRACT void mgpuLaunchKernelCooperative(void *stub, int64_t grid_x, int64_t grid_y,
                                              int64_t grid_z, int64_t cluster_x, int64_t cluster_y,
                                              int64_t cluster_z, int64_t block_x, int64_t block_y,
@@ -495,8 +495,8 @@ MO_NORETURN static void refuse_configured_launch(const void *stub) {
           "gfxNNN), or launch the kernel from MLIR (gpu.launch_func)");
 }
 
-/* The body of every host stub: CUDA or HIP C++ calls the stub after it has pushed the configuration
- * of `<<<>>>`, which is that runtime's business whatever device the thread has chosen. */
+/* The body of every host stub. CUDA or HIP C++ calls the stub after pushing the configuration of `<<<>>>` to its
+ * own runtime, so that runtime launches the kernel, whatever device the thread has selected. */
 MO_CONTRACT void mlir_offload_launch_stub(const void *stub, void **params) {
   for (int i = 0; i < BACKEND_COUNT; ++i) {
     const mo_backend *backend = mo_backends[i];

@@ -1,4 +1,5 @@
-/* What mgpuTensorMapEncodeTiled leaves in a CUtensorMap for kernels on the CPU. NVIDIA does not document its own. */
+/* The content of a CUtensorMap for kernels on the CPU, from mgpuTensorMapEncodeTiled. NVIDIA's own format is
+ * undocumented. */
 #ifndef MO_TENSOR_MAP_H
 #define MO_TENSOR_MAP_H
 

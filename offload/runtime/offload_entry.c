@@ -1,7 +1,7 @@
-/* Walks a section of offload entries. */
+/* Iterate over a section of offload entries. */
 #include "offload_entry.h"
 
-/* LLVM 14 to 19. */
+/* The layout of LLVM 14 to 19. */
 typedef struct old_entry {
   const void *address;
   const char *name;
@@ -9,7 +9,7 @@ typedef struct old_entry {
   uint32_t flags, reserved;
 } old_entry;
 
-/* From LLVM 20. The first word is reserved and 0, where the old layout has an address. */
+/* The layout of LLVM 20 and newer. The first word is reserved and 0; in the old layout it is an address. */
 typedef struct new_entry {
   uint64_t reserved;
   uint16_t version, kind;

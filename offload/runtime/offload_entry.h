@@ -1,4 +1,4 @@
-/* Offload entries as the linker collects them, in both layouts that LLVM has had
+/* Offload entries in a section that the linker collects, in both layouts of LLVM
  * (llvm/Frontend/Offloading/Utility.h). */
 #ifndef OFFLOAD_ENTRY_H
 #define OFFLOAD_ENTRY_H
@@ -14,14 +14,14 @@ typedef struct offload_entry {
   const void *address;
   const char *name;
   uint64_t size; /* 0: a kernel */
-  unsigned kind; /* 0: the section tells */
+  unsigned kind; /* 0: the section determines it */
   const void *raw;
   size_t raw_size;
 } offload_entry;
 
 typedef void offload_entry_visitor(const offload_entry *entry, void *context);
 
-/* Calls visit for each entry between begin and end; nothing where begin is NULL. */
+/* Calls visit for each entry between begin and end, unless begin is NULL. */
 MO_INTERNAL void mo_each_entry(const void *begin, const void *end, offload_entry_visitor *visit,
                                void *context);
 

@@ -1,5 +1,5 @@
-/* Stands in for libomptarget if the LLVM release has none: the registration calls that
- * clang-linker-wrapper emits, and __tgt_target_kernel for host images. Hidden, so that each
+/* Replaces libomptarget if the LLVM release does not have it: implements the registration functions that
+ * clang-linker-wrapper calls, and __tgt_target_kernel for CPU images. The symbols are hidden, so that each
  * program or library registers with its own copy.
  */
 #define _GNU_SOURCE 1
@@ -22,7 +22,7 @@
 #include "offload_entry.h"
 
 #ifndef MFD_EXEC
-#define MFD_EXEC 0x0010U /* Linux 6.3; older kernels refuse the flag and need none */
+#define MFD_EXEC 0x0010U /* Linux 6.3; older kernels reject the flag and do not require it */
 #endif
 
 typedef struct loaded_image {
@@ -30,7 +30,7 @@ typedef struct loaded_image {
   size_t size;
   void *library; /* NULL: not loaded yet */
   int file;
-  dev_t device; /* of the file, whose number the program may have closed and used again */
+  dev_t device; /* identifies the file, because the program may have closed and reused its descriptor */
   ino_t inode;
 } loaded_image;
 
@@ -42,8 +42,8 @@ typedef struct registration {
 
 typedef void kernel_function(const mo_launch *, void **);
 
-/* Kernels by entry address, open addressing. Registration happens in the constructors of this
- * very program or library, before its code can launch, so that launches need no lock to read. */
+/* A hash table of kernels by entry address, with open addressing. Constructors of the same program or library
+ * register the kernels before its code can launch, so that launches read without a lock. */
 typedef struct kernel {
   const void *entry;
   const char *name;
@@ -79,7 +79,7 @@ MO_NORETURN static void out_of_memory(void) {
   mo_hint("free host memory");
 }
 
-/* Returns a table with room for one more kernel. Needs the lock. */
+/* Returns a table with room for another kernel. The caller must hold the lock. */
 static kernel_table *roomy_table(void) {
   kernel_table *old = mo_kernels;
   if (old && 2 * (old->used + 1) <= old->slot_count)
@@ -103,7 +103,7 @@ static kernel_table *roomy_table(void) {
 
 static void add_kernel(const offload_entry *entry, void *origin) {
   if (entry->size || (entry->kind && entry->kind != OFFLOAD_KIND_OPENMP))
-    return; /* a variable, or another kind's entry in the same section */
+    return; /* a variable, or an entry of another kind in the same section */
   kernel_table *table = roomy_table();
   kernel *slot = find_slot(table, entry->address);
   table->used += !slot->entry;
@@ -164,7 +164,7 @@ void mo_fallback_unregister(image_descriptor *descriptor) {
   pthread_mutex_unlock(&mo_registry_lock);
 }
 
-/* LLVM 14 to 16 hand over a whole offload binary, later releases the image in it. */
+/* LLVM 14 to 16 register an offload binary, later releases the image in it. */
 static void unwrap_image(loaded_image *image) {
   static const unsigned char magic[] = {0x10, 0xFF, 0x10, 0xAD};
   uint64_t entry_offset, image_offset, image_size;
@@ -188,9 +188,9 @@ MO_NORETURN static void cannot_load(const char *call, const char *reason) {
           "libraries named above are installed");
 }
 
-enum { FIRST_DESCRIPTOR = 3 }; /* those below are the standard streams, closed or not */
+enum { FIRST_DESCRIPTOR = 3 }; /* smaller numbers are standard streams, even if closed */
 
-/* Moves the file to another number, from `first` on. */
+/* Moves the descriptor to the first free number from `first` on. */
 static int moved_file(int file, int first) {
   int moved = fcntl(file, F_DUPFD_CLOEXEC, first);
   if (moved < 0)
@@ -214,8 +214,8 @@ static int memory_file(const loaded_image *image) {
   return file < FIRST_DESCRIPTOR ? moved_file(file, FIRST_DESCRIPTOR) : file;
 }
 
-/* Opens the file under a name that no loaded image has: the loader would return that one. An image keeps its
- * name if the program closes the descriptor, whose number is free then. */
+/* Opens the file under a name that no loaded image has; otherwise the loader would return that image. If the program
+ * closes the descriptor of an image, its number may be reused while the image keeps its name. */
 static void *open_under_new_name(int *file) {
   char path[64];
   for (;;) {
@@ -228,8 +228,8 @@ static void *open_under_new_name(int *file) {
   }
 }
 
-/* The file stays open, and its name is the process's, not /proc/self, so that a debugger and the
- * symbolizers of the sanitizers can read the image by the name that the loader recorded. */
+/* The file stays open, and its name contains the process ID instead of /proc/self, so that debuggers and the
+ * symbolizers of sanitizers can read the image by the name that the loader recorded. */
 static void load_image(loaded_image *image) {
   struct stat file;
   unwrap_image(image);
@@ -243,7 +243,7 @@ static void load_image(loaded_image *image) {
   image->inode = file.st_ino;
 }
 
-/* Needs the lock. */
+/* The caller must hold the lock. */
 static kernel_function *resolve(kernel *wanted) {
   registration *origin = wanted->origin;
   void *found = NULL;
@@ -257,7 +257,7 @@ static kernel_function *resolve(kernel *wanted) {
     mo_hint("compile the file that holds the kernel with --offload-arch=host, and link again");
   }
   kernel_function *function;
-  memcpy(&function, &found, sizeof function); /* ISO C has no cast for it */
+  memcpy(&function, &found, sizeof function); /* ISO C has no cast for this */
   wanted->function = function;
   return function;
 }
@@ -266,7 +266,7 @@ int mo_fallback_launch(void *entry, kernel_arguments *arguments) {
   kernel_table *table = mo_kernels;
   kernel *found = table ? find_slot(table, entry) : NULL;
   if (!found || !found->entry)
-    return -1; /* nothing was registered for the entry, as libomptarget answers too */
+    return -1; /* the entry is not registered; libomptarget returns the same */
   kernel_function *function = found->function;
   if (!function) {
     pthread_mutex_lock(&mo_registry_lock);

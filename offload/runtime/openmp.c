@@ -1,7 +1,7 @@
 /* Kind openmp for the host triple: the CPU, through libomptarget or the fallback for it.
  *
- * Every operation is complete when its call returns, so that the order of any stream holds and
- * streams and events need no state.
+ * Every operation is complete when its call returns. Therefore work is in stream order, and streams and
+ * events have no state.
  */
 #define _GNU_SOURCE 1
 #include <stdio.h>
@@ -70,7 +70,7 @@ static void host_copy(void *target, const void *source, size_t size_bytes, void 
   memmove(target, source, size_bytes);
 }
 
-/* Fills with copies of what is already there, from a source small enough to stay in the cache. */
+/* Fills by copying the beginning of the target, which is small enough to stay in the cache. */
 static void fill(char *target, const void *value, size_t width, size_t count) {
   enum { SOURCE_BYTES = 4096 };
   size_t size = width * count, done = width;
@@ -84,13 +84,13 @@ static void fill(char *target, const void *value, size_t width, size_t count) {
 
 static void host_fill(void *target, uint64_t value, size_t width, size_t count, void *stream) {
   (void)stream;
-  fill(target, &value, width, count); /* x86-64: the low bytes come first */
+  fill(target, &value, width, count); /* x86-64 is little-endian */
 }
 
 static void host_register(void *pointer, uint64_t size_bytes) { (void)pointer, (void)size_bytes; }
 static void *host_device_pointer(void *registered) { return registered; }
 
-/* The failure of a launch whose caller handles errors, reported when libomptarget has returned. */
+/* The failure of a launch whose caller handles errors. It is reported after libomptarget has returned. */
 typedef struct failed_launch {
   const char *kernel; /* NULL: there is none */
   char message[192];

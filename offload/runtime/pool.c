@@ -1,7 +1,7 @@
-/* The threads that run the blocks of a kernel on the CPU.
+/* The worker threads that run the blocks of a kernel on the CPU.
  *
- * The thread that launches works too, and can finish a job alone, so that a job never waits for a
- * worker to start. It begins alone: most launches are over before another core would have woken.
+ * The launching thread works too, and can complete a job alone, so that a job never waits for a worker to
+ * start. It begins alone, because most launches complete before another core would wake up.
  */
 #define _GNU_SOURCE 1
 #include <pthread.h>
@@ -16,16 +16,16 @@
 
 enum {
   MOST_THREADS = 1024,
-  ALONE_NS = 20000, /* about what it costs to wake a thread and to wait for it */
+  ALONE_NS = 20000, /* about the time to wake a thread and to wait for it */
 };
 
 typedef struct job {
   mo_range body;
   void *argument;
   uint64_t count;
-  _Atomic uint64_t next; /* first item that nobody has taken */
+  _Atomic uint64_t next; /* the first item that no thread has taken */
   unsigned helpers;      /* workers inside; guarded by the lock */
-  struct job *following; /* in the list of jobs that want workers; guarded by the lock */
+  struct job *following; /* in the list of jobs for workers; guarded by the lock */
 } job;
 
 static struct {
@@ -33,7 +33,7 @@ static struct {
   pthread_cond_t work, idle;
   job *jobs;
   pthread_t *threads;
-  unsigned thread_count; /* with the launching thread; 0: not known yet */
+  unsigned thread_count; /* including the launching thread; 0: not known yet */
   unsigned started;
   bool stops;
 } mo_pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -70,7 +70,7 @@ static unsigned thread_count(void) {
 }
 
 /* Takes pieces until none is left: large ones first, single items at the end, so that all
- * threads end at about the same time. */
+ * threads finish at about the same time. */
 static void work_on(job *work) {
   uint64_t share = 2 * (uint64_t)thread_count();
   uint64_t begin = atomic_load_explicit(&work->next, memory_order_relaxed);
@@ -86,7 +86,7 @@ static void work_on(job *work) {
   mo_is_inside = false;
 }
 
-/* Takes the job off the list, if it still is there. Needs the lock. */
+/* Removes the job from the list, if it is still there. The caller must hold the lock. */
 static void withdraw(job *work) {
   job **link = &mo_pool.jobs;
   while (*link && *link != work)
@@ -108,7 +108,7 @@ static void *run_worker(void *unused) {
     pthread_mutex_unlock(&mo_pool.lock);
     work_on(work);
     pthread_mutex_lock(&mo_pool.lock);
-    withdraw(work); /* nothing is left of it to take */
+    withdraw(work); /* all its items are taken */
     if (!--work->helpers)
       pthread_cond_broadcast(&mo_pool.idle);
   }
@@ -124,7 +124,7 @@ void mo_forget_workers(void) {
   mo_pool.started = 0;
 }
 
-/* Starts the workers that are missing; fewer of them, or none, are enough. Needs the lock. */
+/* Starts the missing workers. If that fails, fewer workers are sufficient. The caller must hold the lock. */
 static void start_workers(void) {
   if (mo_pool.started + 1 >= mo_pool.thread_count || mo_pool.stops)
     return;
@@ -141,8 +141,8 @@ static void start_workers(void) {
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* At exit, and before dlclose takes the code away under the workers. At exit they may be in kernels that
- * do not end. */
+/* Called at exit, and before dlclose unmaps the code of the workers. At exit they may be in kernels that do not
+ * terminate. */
 __attribute__((destructor)) static void stop_workers(void) {
   if (!mo_end_launches())
     return;
@@ -177,7 +177,7 @@ static int64_t now_ns(void) {
   return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-/* Runs pieces of growing size until the time for being alone is over; returns what is done. */
+/* Runs pieces of growing size until ALONE_NS have passed; returns the number of completed items. */
 static uint64_t run_alone(uint64_t count, mo_range body, void *argument) {
   int64_t started = now_ns();
   uint64_t done = 0, size = 1;

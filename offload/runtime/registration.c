@@ -1,10 +1,10 @@
-/* Stands between clang-linker-wrapper's registration calls and libomptarget. An embedded runtime uses
- * the fallback if the program has no libomptarget.
+/* Intercepts the registration calls of clang-linker-wrapper to libomptarget. An embedded runtime uses the
+ * fallback if the program does not have libomptarget.
  *
- * From LLVM 21 on the entries of all kinds share one section. libomptarget leaves those of other
- * kinds out of its device table, but finds a kernel in that table by its place in the section, so
- * that in a program for CUDA and the CPU it launches the wrong kernel (seen with 22.1.8). It is
- * given a copy of the section that holds its own kind only.
+ * Since LLVM 21 the entries of all kinds share one section. libomptarget omits those of other kinds from its
+ * device table, but looks up a kernel in that table by its index in the section. In a program for CUDA and the
+ * CPU it therefore launches the wrong kernel (seen with 22.1.8). Here it gets a copy of the section with only
+ * its own kind.
  */
 #define _GNU_SOURCE 1
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ typedef struct copied_registration {
 
 static pthread_mutex_t mo_copies_lock = PTHREAD_MUTEX_INITIALIZER;
 static copied_registration *mo_copies;
-static bool mo_is_registered; /* by a constructor, before the code that asks */
+static bool mo_is_registered; /* set by a constructor, before other code runs */
 
 typedef void registration_function(image_descriptor *);
 typedef int count_function(void);
@@ -39,9 +39,9 @@ typedef union libomptarget_function {
   launch_function *launch;
 } libomptarget_function;
 
-/* Looks in the libraries that this one was linked with, if it is one, else in those of the program. A process
- * may hold several releases of libomptarget, which become visible to all as soon as they load an image.
- * Our own function is hidden. */
+/* Searches the libraries that this library was linked with or, in a program, those of the program. A process may
+ * contain several releases of libomptarget, which become globally visible when they load an image. The runtime's own
+ * function is hidden. */
 static void *address_of_registration(void) {
   Dl_info self;
   void *library = NULL;
@@ -53,7 +53,8 @@ static void *address_of_registration(void) {
   return found;
 }
 
-/* Looks in libomptarget itself: libgomp defines omp_get_num_devices, too. The address is NULL where it has none. */
+/* Searches libomptarget itself, because libgomp also defines omp_get_num_devices. Returns a NULL address if there is
+ * none. */
 static libomptarget_function find_in_libomptarget(const char *name) {
   Dl_info known;
   libomptarget_function found = {NULL};
@@ -62,7 +63,7 @@ static libomptarget_function find_in_libomptarget(const char *name) {
     library = dlopen(known.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
   if (library) {
     found.address = dlsym(library, name);
-    dlclose(library); /* what keeps it loaded may be unloaded: it stays */
+    dlclose(library); /* RTLD_NODELETE keeps it loaded, even if its users are unloaded */
   }
   return found;
 }
@@ -76,8 +77,8 @@ static libomptarget_function function_of_libomptarget(const char *name) {
   return found;
 }
 
-/* libomptarget crashes if it is asked before it was given an image (seen with 22.1.8). Without kernels
- * the CPU serves all the same. */
+/* libomptarget crashes if it is queried before an image is registered (seen with 22.1.8). Without kernels, the CPU
+ * is still a device. */
 static int count_devices_of_libomptarget(void) {
   return mo_is_registered ? function_of_libomptarget("omp_get_num_devices").count() : 1;
 }
@@ -97,7 +98,7 @@ static void keep_openmp(const offload_entry *entry, void *context) {
   filter->end += entry->raw_size;
 }
 
-/* Makes a copy with the entries that are libomptarget's; returns NULL where these are all. */
+/* Returns a copy with only the entries of libomptarget's kind, NULL if there are no others. */
 static copied_registration *copy_filtered(image_descriptor *original) {
   const char *begin = original->entries_begin, *end = original->entries_end;
   size_t size = (size_t)(end - begin);
@@ -135,7 +136,7 @@ static void register_with_libomptarget(image_descriptor *descriptor) {
   function_of_libomptarget("__tgt_register_lib").registration(copied ? &copied->copy : descriptor);
 }
 
-/* The copy itself stays: libomptarget does not say when it has looked at it for the last time. */
+/* The copy itself is not freed, because it is unknown when libomptarget last reads it. */
 static void unregister_from_libomptarget(image_descriptor *descriptor) {
   if (!mo_end_launches())
     return;
@@ -148,7 +149,7 @@ static void unregister_from_libomptarget(image_descriptor *descriptor) {
 }
 
 #ifdef MLIR_OFFLOAD_EMBEDDED
-/* Answers the same as long as the program runs. */
+/* The result does not change while the program runs. */
 static bool has_libomptarget(void) {
   enum { UNKNOWN, ABSENT, PRESENT };
   static _Atomic int answer;
@@ -159,13 +160,13 @@ static bool has_libomptarget(void) {
 #else
 static bool has_libomptarget(void) { return true; }
 
-/* Keeps libomptarget among the libraries that are loaded with this one. */
+/* Prevents the linker from dropping libomptarget as unused. */
 void __tgt_target_data_begin_mapper(void);
 __attribute__((used)) static void (*const mo_libomptarget)(void) = __tgt_target_data_begin_mapper;
 #endif
 
-/* Up to LLVM 22 libomptarget calls a kernel for the CPU with its arguments; from 23 on (#186261) with a pointer to
- * them, which ours do not take. A function that came with 23 tells. */
+/* Up to LLVM 22 libomptarget calls a CPU kernel with its arguments, from 23 on (#186261) with a pointer to them,
+ * which CPU kernel images do not support. A function that was added in 23 identifies the release. */
 static bool calls_our_kernels(void) {
   enum { UNKNOWN, NO, YES };
   static _Atomic int answer;
@@ -182,7 +183,7 @@ int mo_count_host_devices(void) {
 
 bool mo_has_host_images(void) { return mo_is_registered || mo_fallback_has_images(); }
 
-/* Target regions of clang's OpenMP objects are libomptarget's in any case. */
+/* libomptarget always handles target regions of clang's OpenMP objects. */
 void __tgt_register_lib(image_descriptor *descriptor) {
   if (has_libomptarget())
     register_with_libomptarget(descriptor);
@@ -197,7 +198,7 @@ void __tgt_unregister_lib(image_descriptor *descriptor) {
     unregister_from_libomptarget(descriptor);
 }
 
-/* The host code of clang's OpenMP objects in the same program calls this function, too. */
+/* The host code of clang's OpenMP objects in the same program also calls this function. */
 int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads, void *entry,
                         kernel_arguments *arguments) {
   static _Atomic(launch_function *) launch;

@@ -1,5 +1,5 @@
-/* The whole runtime as one translation unit: it is compiled at each link, and starting a compiler
- * costs more than compiling any of these files. Each of them also compiles alone. */
+/* The whole runtime as one translation unit, because a link compiles it, and starting the compiler takes longer
+ * than compiling any of these files. Each file can also be compiled separately. */
 #define _GNU_SOURCE 1
 
 #include "catch.c"

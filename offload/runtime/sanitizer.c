@@ -1,6 +1,5 @@
-/* What the sanitizers are to leave out (sanitizer/lsan_interface.h, tsan_interface.h): what
- * libomptarget, OpenCL and the libraries below them keep till the program ends, and how they lock.
- * Weak, so that a program may say its own.
+/* Suppressions for the sanitizers (sanitizer/lsan_interface.h, tsan_interface.h): memory that libomptarget, OpenCL
+ * and their dependencies keep until the program exits, and their locks. Weak, so that a program can define its own.
  */
 #if defined(__has_feature)
 

@@ -1,6 +1,6 @@
-/* The sparse operations of MLIR's gpu dialect, over cuSPARSE: compiled and linked only where a
- * program calls them. What is used of cuSPARSE (11 to 13) is declared here, so that no CUDA headers
- * are needed: all of it is plain C on the binary level.
+/* The sparse operations of MLIR's gpu dialect, implemented with cuSPARSE. Compiled and linked only if the program
+ * calls them. The part of cuSPARSE (11 to 13) that is used is declared here, so that no CUDA headers are
+ * required. Its ABI is plain C.
  */
 #include <pthread.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include "mgpu.h"
 
 enum { ROW_MAJOR = 2, BASE_ZERO = 0, DEFAULT_ALGORITHM = 0 };
-/* cudaDataType: those in which cuSPARSE computes. */
+/* cudaDataType: the compute types of cuSPARSE. */
 enum { REAL_32 = 0, REAL_64 = 1, COMPLEX_32 = 4, COMPLEX_64 = 5, INTEGER_32 = 10 };
 
 typedef void *handle_t;
@@ -71,7 +71,7 @@ static void check(int status, const char *call) {
 
 #define CHECKED(call, ...) (mo_require_kind("cuda", #call), check(call(__VA_ARGS__), #call))
 
-/* A handle belongs to a device and is not safe for use by two threads at once. */
+/* A handle belongs to a device, and threads must not use it concurrently. */
 enum { MAX_DEVICES = 64 };
 static _Thread_local handle_t handles[MAX_DEVICES];
 static pthread_key_t mo_thread_end;
@@ -88,7 +88,7 @@ static void make_key(void) {
   mo_watches_threads = !pthread_key_create(&mo_thread_end, destroy_handles);
 }
 
-/* A thread may end when the library is gone. */
+/* A thread may end after the library was unloaded. */
 __attribute__((destructor)) static void delete_key(void) {
   if (mo_watches_threads)
     pthread_key_delete(mo_thread_end);
@@ -118,7 +118,7 @@ typedef union scalar {
   int32_t integer;
 } scalar;
 
-/* The factors are 1, in the type that is computed in. */
+/* The factors are 1 in the compute type. */
 static scalar one_of(int type) {
   scalar one = {.real64 = {0}};
   if (type == REAL_64 || type == COMPLEX_64)
@@ -134,7 +134,7 @@ static scalar one_of(int type) {
   return one;
 }
 
-/* For programs that call them by name: the handle is made when it is first needed, and kept. */
+/* Defined for programs that call them by name. The handle is created on first use and kept. */
 MO_CONTRACT void mgpuCreateSparseEnv(void) {}
 MO_CONTRACT void mgpuDestroySparseEnv(void) {}
 
@@ -169,7 +169,7 @@ MO_CONTRACT void *mgpuCreateCoo(intptr_t rows, intptr_t columns, intptr_t count,
           index_type, BASE_ZERO, type);
   return matrix;
 }
-/* CUDA 12 took cusparseCreateCooAoS away. */
+/* CUDA 12 removed cusparseCreateCooAoS. */
 MO_CONTRACT void *mgpuCreateCooAoS(intptr_t rows, intptr_t columns, intptr_t count, void *indices,
                                    void *values, int32_t index_type, int32_t type, void *stream) {
   (void)rows, (void)columns, (void)count, (void)indices, (void)values, (void)index_type;
@@ -220,7 +220,7 @@ MO_CONTRACT void mgpuSetCsrPointers(void *matrix, void *positions, void *indices
   CHECKED(cusparseCsrSetPointers, matrix, positions, indices, values);
 }
 
-/* Results are added to what is there, as upstream's runtime has it: both factors are 1. */
+/* Results are added to the existing values, as in upstream's runtime: both factors are 1. */
 MO_CONTRACT intptr_t mgpuSpMVBufferSize(int32_t op, void *a, void *x, void *y, int32_t type,
                                         void *stream) {
   scalar one = one_of(type);
@@ -274,7 +274,7 @@ MO_CONTRACT void mgpuSpGEMMDestroyDescr(void *descr, void *stream) {
   (void)stream;
   CHECKED(cusparseSpGEMM_destroyDescr, descr);
 }
-/* cuSPARSE multiplies sparse matrices without adding: the second factor is 0. */
+/* cuSPARSE does not add products of sparse matrices to existing values: the second factor is 0. */
 MO_CONTRACT intptr_t mgpuSpGEMMWorkEstimation(void *descr, int32_t op_a, int32_t op_b, void *a,
                                               void *b, void *c, int32_t type, intptr_t bytes,
                                               void *buffer, void *stream) {

@@ -1,9 +1,9 @@
-/* Matrices of the form '2 of 4' of MLIR's gpu dialect, over cuSPARSELt: compiled and linked only where
- * a program calls them. What is used of cuSPARSELt (0.6 to 0.10) is declared here, so that no headers
- * are needed: all of it is plain C on the binary level.
+/* 2:4 sparse matrices of MLIR's gpu dialect, implemented with cuSPARSELt. Compiled and linked only if the program
+ * calls them. The part of cuSPARSELt (0.6 to 0.10) that is used is declared here, so that no headers are
+ * required. Its ABI is plain C.
  *
- * gpu-to-llvm reserves memory on the stack for each matrix, as large as cuSPARSELt 0.5 had it; only a
- * pointer is kept there, because the size differs between releases.
+ * gpu-to-llvm allocates each matrix on the stack, with the size of cuSPARSELt 0.5. Only a pointer is stored there,
+ * because the size depends on the release.
  */
 #include <pthread.h>
 #include <stddef.h>
@@ -14,12 +14,12 @@
 
 enum { ROW_MAJOR = 2, SPARSITY_50_PERCENT = 0, DEFAULT_ALGORITHM = 0, PRUNE_STRIP = 1 };
 enum { ALIGNMENT_BYTES = 16, OLDEST_VERSION = 600, MAX_DEVICES = 64 };
-/* What gpu-to-llvm passes: cusparseComputeType of cuSPARSELt 0.5 and the pruning of gpu.create_2to4_spmat. */
+/* Values from gpu-to-llvm: cusparseComputeType of cuSPARSELt 0.5, and the pruning of gpu.create_2to4_spmat. */
 enum { LOWERED_16F = 0, LOWERED_32I = 1, PRUNE_NOTHING = 0, PRUNE_AND_CHECK = 2 };
-/* cusparseComputeType from cuSPARSELt 0.6 on. */
+/* cusparseComputeType of cuSPARSELt 0.6 and newer. */
 enum { COMPUTE_32I = 0, COMPUTE_16F = 1 };
 
-/* Handles and descriptors: 13,072 bytes up to cuSPARSELt 0.6, 1,024 in 0.7, 512 since. */
+/* Handles and descriptors: 13,072 bytes up to cuSPARSELt 0.6, 1,024 in 0.7, 512 from 0.8 on. */
 typedef struct opaque {
   _Alignas(16) char bytes[13312];
 } opaque;
@@ -35,7 +35,7 @@ int cusparseLtMatDescriptorDestroy(const opaque *);
 int cusparseLtMatmulDescriptorInit(const opaque *, opaque *, int op_a, int op_b, const opaque *a,
                                    const opaque *b, const opaque *c, const opaque *d, int compute);
 int cusparseLtMatmulAlgSelectionInit(const opaque *, opaque *, const opaque *matmul, int algorithm);
-/* From 0.8 on. */
+/* 0.8 or newer. */
 __attribute__((weak)) int cusparseLtMatmulAlgSelectionDestroy(const opaque *);
 int cusparseLtMatmulPlanInit(const opaque *, opaque *, const opaque *matmul,
                              const opaque *selection);
@@ -59,7 +59,7 @@ extern void mgpuMemFree(void *, void *stream) MO_CONTRACT;
 extern void mgpuMemcpy(void *, void *, size_t, void *stream) MO_CONTRACT;
 extern void mgpuStreamSynchronize(void *stream) MO_CONTRACT;
 
-/* cusparseStatus_t; the library itself names them from 0.7 on only. */
+/* cusparseStatus_t. The library has a function for the names only from 0.7 on. */
 static const char *name_of(int status) {
   static const char *const names[] = {
       "SUCCESS",           "NOT_INITIALIZED", "ALLOC_FAILED",
@@ -80,15 +80,15 @@ static void check(int status, const char *call) {
 
 #define CHECKED(call, ...) (mo_require_kind("cuda", #call), check(call(__VA_ARGS__), #call))
 
-/* What the library does on the host is over in no time: one lock for all of it, since nothing says
- * which of its calls two threads may make at once. */
+/* One lock for all calls, because it is not documented which of them may be concurrent. Their host part is
+ * short. */
 static pthread_mutex_t mo_lt_lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef struct lt_matrix {
   opaque descriptor;
   void *values;
   const opaque *handle;
-  /* Of the product that a sparse matrix is the left side of. */
+  /* For the product with this sparse matrix on the left side. */
   opaque product, selection, plan;
   bool is_planned;
 } lt_matrix;
@@ -114,7 +114,7 @@ static const opaque *make_handle(void) {
   return handle;
 }
 
-/* Returns the handle of the current device, for as long as the program runs. Needs the lock. */
+/* Returns the handle of the current device, which is never destroyed. The caller must hold the lock. */
 static const opaque *current_handle(void) {
   static const opaque *handles[MAX_DEVICES];
   int device = 0;
@@ -191,7 +191,7 @@ static int compute_type(int32_t lowered) {
   return lowered == LOWERED_16F ? COMPUTE_16F : COMPUTE_32I;
 }
 
-/* D is C: what is there is added to. */
+/* D is C, that is, the product is added to C. */
 static void plan_product(lt_matrix *a, const lt_matrix *b, const lt_matrix *c, int op_a, int op_b,
                          int compute) {
   forget_plan(a);
@@ -215,7 +215,7 @@ static void check_pruned(lt_matrix *a, void *stream) {
   }
 }
 
-/* sizes: of the workspace, the compressed matrix, and the buffer for compressing it. */
+/* sizes: the sizes of the workspace, the compressed matrix, and the compression buffer. */
 MO_CONTRACT void mgpuCuSparseLtSpMMBufferSize(size_t *sizes, int32_t op_a, int32_t op_b,
                                               lt_matrix **place_a, lt_matrix **place_b,
                                               lt_matrix **place_c, int32_t type, int32_t pruning,
@@ -248,6 +248,6 @@ MO_CONTRACT void mgpuCuSparseLtSpMM(lt_matrix **place_a, lt_matrix **place_b, lt
   mo_unlock(&mo_lt_lock);
 }
 
-/* For programs that call them by name: the handle is made when it is first needed, and kept. */
+/* Defined for programs that call them by name. The handle is created on first use and kept. */
 MO_CONTRACT void mgpuCreateSparseLtEnv(void) {}
 MO_CONTRACT void mgpuDestroySparseLtEnv(void) {}

@@ -1,10 +1,9 @@
-/* Streams and events: those made here are pooled, a caller's own are left alone.
+/* A pool of streams and events. Those of callers are not part of it.
  *
- * What gpu-to-llvm emits never destroys a stream whose token only `gpu.wait async` consumes.
- * Sharing one between two tokens adds order and takes none away, so that beyond a limit streams
- * are shared. A handle that is not in the table is a stream of the caller: it is used and
- * synchronised, never destroyed. Where a token came in as a function argument, it is also what
- * gpu-to-llvm passes as the event.
+ * Code from gpu-to-llvm never destroys a stream whose token is used only by `gpu.wait async`. Therefore streams
+ * are shared above a limit; sharing a stream between two tokens only adds ordering. A handle that is not in the
+ * table is a stream of the caller: it is used and synchronized, but never destroyed. If a token is a function
+ * argument, gpu-to-llvm also passes it as an event.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -15,7 +14,7 @@
 #include "stream_pool.h"
 
 enum { STREAMS_PER_DEVICE = 32, EVENTS_PER_DEVICE = 256, EVENTS_TO_TRY = 8 };
-/* The CUDA and the HIP runtime give these the same numbers. */
+/* These values are equal in the CUDA and the HIP runtime. */
 enum { STREAM_NON_BLOCKING = 1, EVENT_DISABLE_TIMING = 2 };
 
 struct mo_pooled {
@@ -23,10 +22,10 @@ struct mo_pooled {
   int device;
   unsigned references; /* 0: free */
   bool is_event;
-  bool is_recorded; /* since this holder took the event */
+  bool is_recorded; /* since the current holder acquired the event */
 };
 
-/* Reports the call of the API, named without its prefix, where it failed. */
+/* Reports a failed call of the API. `call` is the name of the function without its prefix. */
 #define API_CHECK(pool, status, call, text)             \
   do {                                                  \
     int status_ = (status);                             \
@@ -75,7 +74,7 @@ static mo_pooled *add_handle(mo_stream_pool *pool, void *raw, int device, bool i
   return added;
 }
 
-/* Returns the handle made here, or NULL for one of the caller's. Needs the lock. */
+/* Returns a handle of the pool, NULL for one of the caller. The caller must hold the lock. */
 static mo_pooled *find_handle(const mo_stream_pool *pool, const void *raw) {
   return pool->slot_count && raw ? pool->slots[slot_of(pool, raw)] : NULL;
 }
@@ -94,7 +93,7 @@ static int current_device(const mo_stream_pool *pool) {
   return device;
 }
 
-/* Returns the handle of a number, NULL behind the last one. */
+/* Returns the handle with an index, NULL after the last one. */
 static mo_pooled *nth_handle(mo_stream_pool *pool, size_t number) {
   mo_lock(&pool->lock);
   mo_pooled *handle = number < pool->handle_count ? pool->handles[number] : NULL;
@@ -102,8 +101,8 @@ static mo_pooled *nth_handle(mo_stream_pool *pool, size_t number) {
   return handle;
 }
 
-/* Errors of work that nothing waited for would be lost with the process. Other threads may still
- * make streams. A child has no work of its own: the API does not work there. */
+/* Reports errors of work that was never waited for. Other threads may still create streams. A child process has
+ * no work, because the API does not work there. */
 void mo_pool_check_at_exit(mo_stream_pool *pool) {
   mo_pooled *handle;
   if (pool->owner != getpid())
@@ -112,15 +111,15 @@ void mo_pool_check_at_exit(mo_stream_pool *pool) {
     if (handle->is_event)
       continue;
     int status = pool->api->synchronize_stream(handle->raw);
-    /* The program may have ended the API itself, by cudaDeviceReset for example. */
+    /* The program may have shut down the API itself, for example with cudaDeviceReset. */
     if (status != 0 && !pool->api->is_end(status))
       stop(pool->api, status, "StreamSynchronize", "waiting for unfinished work at exit");
   }
 }
 
-/* Returns a free stream of the device that has no work left, for work behind other work would
- * wait for it without need; or the next one in turn of those with the fewest holders if there are
- * enough of them, or NULL. Needs the lock. */
+/* Returns a free stream of the device whose work is complete, so that new work does not wait for unrelated work.
+ * If there is none, and the limit is reached, returns the stream with the fewest holders, in turn; otherwise
+ * NULL. The caller must hold the lock. */
 static mo_pooled *reusable_stream(mo_stream_pool *pool, int device) {
   size_t count = 0, turn = pool->turn;
   mo_pooled *shared = NULL;
@@ -183,9 +182,9 @@ void mo_pool_synchronize(mo_stream_pool *pool, void *raw) {
               "waiting for a stream");
 }
 
-/* Returns an event of the device that nobody holds, or one whose holder seems to have forgotten
- * it: recorded, and complete, so that whoever still waits for it waits for nothing or for a later
- * record, which is right too. Needs the lock. */
+/* Returns a free event of the device, or one that was recorded and is complete and thus is probably abandoned. A
+ * holder that still waits for it returns immediately, or waits for a later record, which is also correct. The
+ * caller must hold the lock. */
 static mo_pooled *reusable_event(mo_stream_pool *pool, int device) {
   mo_pooled *forgotten = NULL;
   size_t count = 0, tried = 0;
@@ -223,8 +222,8 @@ void *mo_pool_create_event(mo_stream_pool *pool) {
   return event->raw;
 }
 
-/* A caller's stream represents its event: nothing to give up. A stream made here, handed on as a
- * token, is given up with the token. */
+/* If the event is a caller's stream, there is nothing to release. If it is a pooled stream that was used as a
+ * token, the stream is released. */
 void mo_pool_destroy_event(mo_stream_pool *pool, void *event) { release_handle(pool, event); }
 
 void mo_pool_record_event(mo_stream_pool *pool, void *event, void *stream) {

@@ -1,4 +1,4 @@
-/* The streams and events of one API, pooled; the CUDA and the HIP runtime differ in names only. */
+/* A pool of streams and events of one API: the CUDA or the HIP runtime, which differ only in names. */
 #ifndef STREAM_POOL_H
 #define STREAM_POOL_H
 
@@ -7,9 +7,9 @@
 
 #include "mgpu.h"
 
-/* Every call returns 0 where it succeeds. */
+/* All functions return 0 on success. */
 typedef struct mo_stream_api {
-  const char *prefix; /* of the names of its functions */
+  const char *prefix; /* the prefix of its function names */
   int not_ready;
   int (*get_device)(int *);
   int (*create_stream)(void **, unsigned);
@@ -20,15 +20,15 @@ typedef struct mo_stream_api {
   int (*record_event)(void *event, void *stream);
   int (*synchronize_event)(void *);
   int (*query_event)(void *);
-  bool (*is_end)(int status); /* the API has come to its end */
+  bool (*is_end)(int status); /* the status means that the API is shut down */
   void (*register_exit_check)(void);
   MO_NORETURN void (*stop)(int status, const char *call, const char *format, ...);
 } mo_stream_api;
 
 typedef struct mo_pooled mo_pooled;
 
-/* Handles are never removed, so that the table needs no tombstones; it is bounded by the limits
- * and by the number of events that are pending at a time. */
+/* Handles are never removed, so that the table has no tombstones. Its size is bounded by the limits and the
+ * number of concurrently pending events. */
 typedef struct mo_stream_pool {
   const mo_stream_api *api;
   pthread_mutex_t lock;
@@ -36,8 +36,8 @@ typedef struct mo_stream_pool {
   mo_pooled **handles; /* in order of creation */
   mo_pooled **slots;   /* open addressing by the API's handle */
   size_t handle_count, slot_count, cursor;
-  _Atomic pid_t owner; /* the process that made streams */
-  size_t turn; /* where the next stream to share is looked for */
+  _Atomic pid_t owner; /* the process that created streams */
+  size_t turn; /* the start of the search for the next stream to share */
 } mo_stream_pool;
 
 #define MO_STREAM_POOL(functions) \

@@ -1,5 +1,5 @@
-/* Kind sycl: OpenCL with unified shared memory (cl_intel_unified_shared_memory), which Intel's
- * drivers have for GPUs and CPUs. Kernels are found by the name that their entry gives. */
+/* Kind sycl: OpenCL with unified shared memory (cl_intel_unified_shared_memory), which Intel's drivers for GPUs
+ * and CPUs support. Kernels are looked up by the name in their offload entry. */
 #include "sycl.h"
 
 static void *sycl_allocate(uint64_t size_bytes, bool is_host_shared, void *stream) {
@@ -26,8 +26,7 @@ static bool holds(const mo_sycl_place *place, const void *pointer) {
   return type != CL_MEM_TYPE_UNKNOWN;
 }
 
-/* Memory that was allocated before the thread took another stream belongs to the device's own
- * context. */
+/* Memory that was allocated before the thread set another stream belongs to the default context of the device. */
 static void sycl_release(void *pointer, void *stream) {
   mo_sycl_place place = mo_sycl_place_of_memory(stream);
   if (!holds(&place, pointer))
@@ -60,7 +59,7 @@ static bool reaches_host(const mo_sycl_place *place) {
   return capabilities != 0;
 }
 
-/* OpenCL cannot register memory that is there already: the device reaches all of it, or none. */
+/* OpenCL cannot register existing memory: the device can access all host memory, or none. */
 static void sycl_register_host(void *pointer, uint64_t size_bytes) {
   mo_sycl_place place = mo_sycl_place_of_memory(NULL);
   if (reaches_host(&place))

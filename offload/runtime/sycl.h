@@ -1,30 +1,30 @@
-/* Between the files of the OpenCL backend. */
+/* Internal declarations of the OpenCL backend. */
 #ifndef SYCL_H
 #define SYCL_H
 
 #include "mgpu.h"
 #include "sycl_api.h"
 
-/* libOpenCL's functions; there once mo_sycl_load has returned NULL. */
+/* The functions of libOpenCL, valid after mo_sycl_load has returned NULL. */
 extern opencl_functions mo_cl MO_INTERNAL;
 
-/* Returns NULL, or what is wrong with libOpenCL on this machine. */
+/* Returns NULL, or the reason why libOpenCL cannot be used. */
 MO_INTERNAL const char *mo_sycl_load(void);
 
 typedef struct mo_sycl_platform {
   cl_platform_id raw;
   usm_functions usm;
-  cl_context context; /* for all its devices that can be used */
+  cl_context context; /* for all its usable devices */
 } mo_sycl_platform;
 
 typedef struct mo_sycl_device {
   cl_device_id raw;
   mo_sycl_platform *platform;
   uint64_t type;
-  cl_command_queue queue; /* for work that names no stream; NULL till then */
+  cl_command_queue queue; /* for work without a stream; NULL before the first use */
 } mo_sycl_device;
 
-/* Where a piece of work runs. */
+/* The location of work. */
 typedef struct mo_sycl_place {
   const mo_sycl_platform *platform;
   cl_context context;
@@ -37,19 +37,19 @@ MO_INTERNAL int mo_sycl_count_gpus(void);
 MO_INTERNAL void mo_sycl_set_device(int index);
 MO_INTERNAL int mo_sycl_find_device(mo_device_class of, int number);
 MO_INTERNAL int mo_sycl_device_index(void);
-/* Returns the thread's device; its platform has a context. */
+/* Returns the device of the thread, after creating the context of its platform. */
 MO_INTERNAL mo_sycl_device *mo_sycl_own_device(void);
-/* Returns the platform of the device of a stream, which errors name from now on. */
+/* Returns the platform of a device, and records the device for later error messages. */
 MO_INTERNAL const mo_sycl_platform *mo_sycl_use_device(cl_device_id device);
-/* Returns the place of the thread's device; its queue is NULL. */
+/* Returns the location of the device of the thread; its queue is NULL. */
 MO_INTERNAL mo_sycl_place mo_sycl_own_place(void);
-/* Returns the place of a stream; NULL means the caller's stream of the thread, else the device's
- * own queue. */
+/* Returns the location of a stream. NULL means the caller's stream of the thread, or the default queue of the
+ * device if the thread has none. */
 MO_INTERNAL mo_sycl_place mo_sycl_place_of(void *stream);
-/* Likewise for memory, which needs no queue: the place's may be NULL. */
+/* The same for memory, which does not require a queue: the queue may be NULL. */
 MO_INTERNAL mo_sycl_place mo_sycl_place_of_memory(void *stream);
 
-/* Writes an answer of clGetDeviceInfo that is text; empty where there is none. */
+/* Writes a text property from clGetDeviceInfo, an empty string if it is missing. */
 MO_INTERNAL void mo_sycl_device_text(cl_device_id device, unsigned what, char *text, size_t size);
 
 typedef struct mo_sycl_module {
@@ -58,15 +58,15 @@ typedef struct mo_sycl_module {
   size_t word_count;
 } mo_sycl_module;
 
-/* Finds the kernel's name and the module that has it; ends the program where there is none. */
+/* Finds the kernel's name and the module that defines it. Ends the program if there is none. */
 MO_INTERNAL mo_sycl_module mo_sycl_find_module(const void *stub, const mo_shape *shape,
                                                const char **name);
 
 typedef enum mo_sycl_passing {
   PASS_VALUE,
   PASS_POINTER,
-  PASS_LOCAL_MEMORY, /* the launch's dynamic shared memory: the host passes nothing for it */
-  PASS_FAILURES,     /* the flag of failed assertions: nor for this */
+  PASS_LOCAL_MEMORY, /* dynamic workgroup memory, without an argument of the host */
+  PASS_FAILURES,     /* the flag of failed assertions, without an argument of the host */
 } mo_sycl_passing;
 
 typedef struct mo_sycl_parameter {
@@ -79,13 +79,13 @@ typedef struct mo_sycl_signature {
   mo_sycl_parameter *parameters;
 } mo_sycl_signature;
 
-/* Reads the parameters of a kernel; returns NULL, or what is wrong with the module. */
+/* Reads the parameters of a kernel. Returns NULL, or an error message for the module. */
 MO_INTERNAL const char *mo_sycl_read_signature(const mo_sycl_module *module, const char *kernel,
                                                mo_sycl_signature *signature);
 
-/* Returns the flag that kernels set when an assertion fails, one for each context. */
+/* Returns the flag of a context that kernels set when an assertion fails. */
 MO_INTERNAL unsigned *mo_sycl_failures(const mo_sycl_place *place);
-/* Ends the program if a kernel that has ended set one. */
+/* Ends the program if a completed kernel has set a flag. */
 MO_INTERNAL void mo_sycl_check_assertions(void);
 
 MO_INTERNAL void mo_sycl_launch(const void *stub, const mo_shape *shape, void *stream,
@@ -97,9 +97,9 @@ MO_INTERNAL void mo_sycl_launch(const void *stub, const mo_shape *shape, void *s
 #define SYCL_OR_THE_CPU ", or compile with --offload-arch=host to run on the CPU"
 #endif
 
-/* Notes the device that errors of this thread name: N of "sycl:N", -1 for a part of a device. */
+/* Records the device for error messages of this thread: N of "sycl:N", -1 for a subdevice. */
 MO_INTERNAL void mo_sycl_note_device(cl_device_id device, int number);
-/* Reports a failed call and ends the program. The first form adds what the call was about. */
+/* Report a failed call and end the program. The first function adds a description of the call. */
 MO_INTERNAL MO_NORETURN void mo_sycl_stop(int status, const char *call, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 MO_INTERNAL MO_NORETURN void mo_sycl_cure(int status);
@@ -107,7 +107,7 @@ MO_INTERNAL MO_NORETURN void mo_sycl_explain_no_device(void);
 MO_INTERNAL void mo_sycl_report_call(int status, const char *call);
 MO_INTERNAL void mo_sycl_context_of_device(void);
 
-/* SYCL_CHECK(status, "clFinish", "waiting for %p", p): the text is made only on failure. */
+/* SYCL_CHECK(status, "clFinish", "waiting for %p", p): the text is formatted only on failure. */
 #define SYCL_CHECK(status, call, ...)           \
   do {                                          \
     int status_ = (status);                     \
@@ -123,7 +123,7 @@ MO_INTERNAL void *mo_sycl_create_event(void);
 MO_INTERNAL void mo_sycl_destroy_event(void *event);
 MO_INTERNAL void mo_sycl_record_event(void *event, void *stream);
 
-/* Starts what was put into a queue: OpenCL may hold it back till somebody waits for it. */
+/* Flushes a queue, because OpenCL may otherwise delay its work until a thread waits for it. */
 MO_INTERNAL void mo_sycl_start(cl_command_queue queue);
 
 #endif

@@ -1,5 +1,5 @@
-/* The part of OpenCL and of cl_intel_unified_shared_memory that the runtime uses, as the Khronos
- * headers (CL/cl.h, CL/cl_ext.h) declare it: no header of a vendor is needed to compile it. */
+/* The part of OpenCL and of cl_intel_unified_shared_memory that the runtime uses, with the declarations of the
+ * Khronos headers (CL/cl.h, CL/cl_ext.h), so that no OpenCL headers are required. */
 #ifndef SYCL_API_H
 #define SYCL_API_H
 
@@ -39,7 +39,7 @@ enum {
 #define CL_DEVICE_TYPE_ACCELERATOR (UINT64_C(1) << 3)
 #define CL_QUEUE_OUT_OF_ORDER UINT64_C(1)
 
-/* What the functions clGet...Info are asked for. */
+/* The properties that the runtime queries with clGet...Info. */
 enum {
   CL_DEVICE_TYPE = 0x1000,
   CL_DEVICE_MAX_WORK_ITEM_SIZES = 0x1005,
@@ -71,7 +71,7 @@ enum {
   CL_KERNEL_INDIRECT_SHARED_ACCESS = 0x4202,
 };
 
-/* FUNCTION(result, name, parameters), of libOpenCL. */
+/* Functions of libOpenCL: FUNCTION(result, name, parameters). */
 #define OPENCL_FUNCTIONS(FUNCTION)                                                               \
   FUNCTION(int, clGetPlatformIDs, (unsigned, cl_platform_id *, unsigned *))                      \
   FUNCTION(int, clGetDeviceIDs, (cl_platform_id, uint64_t, unsigned, cl_device_id *, unsigned *)) \
@@ -108,7 +108,7 @@ enum {
   FUNCTION(int, clRetainEvent, (cl_event))                                                       \
   FUNCTION(int, clReleaseEvent, (cl_event))
 
-/* Those of cl_intel_unified_shared_memory, which every platform has its own of. */
+/* Functions of cl_intel_unified_shared_memory, which are specific to a platform. */
 #define USM_FUNCTIONS(FUNCTION)                                                                  \
   FUNCTION(void *, clDeviceMemAllocINTEL,                                                        \
            (cl_context, cl_device_id, const uint64_t *, size_t, unsigned, int *))                \

@@ -1,4 +1,4 @@
-/* Failed assertions: kernels set a flag in memory that the host reads when it has waited for them. */
+/* Failed assertions: kernels set a flag in memory, which the host reads after it has waited for them. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ typedef struct failure_flag {
 static pthread_mutex_t mo_failures_lock = PTHREAD_MUTEX_INITIALIZER;
 static failure_flag *mo_failures;
 
-/* Needs the lock. */
+/* The caller must hold the lock. */
 static failure_flag *make_flag(const mo_sycl_place *place) {
   failure_flag *made = malloc(sizeof *made);
   int status;

@@ -1,4 +1,4 @@
-/* The OpenCL devices that can be used, GPUs first, then accelerators, then CPUs. */
+/* The usable OpenCL devices: GPUs first, then accelerators, then CPUs. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +16,9 @@ static pthread_mutex_t mo_sycl_device_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Thread_local int mo_sycl_index;
 
-/* Returns NULL, or what the device lacks. */
+/* Returns NULL, or a feature that the device lacks. */
 static const char *lack_of(const mo_sycl_platform *platform, cl_device_id device) {
-  static char extensions[1 << 14]; /* one thread looks for devices, or reports */
+  static char extensions[1 << 14]; /* static, because only one thread enumerates devices or reports an error */
   char il[256];
   mo_sycl_device_text(device, CL_DEVICE_EXTENSIONS, extensions, sizeof extensions);
   mo_sycl_device_text(device, CL_DEVICE_IL_VERSION, il, sizeof il);
@@ -92,7 +92,7 @@ int mo_sycl_count_gpus(void) {
   return count;
 }
 
-/* Returns the number of a device among all: GPUs come first, then accelerators, then CPUs. */
+/* Returns the index of a device among all: GPUs first, then accelerators, then CPUs. */
 int mo_sycl_find_device(mo_device_class of, int number) {
   static const uint64_t types[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ACCELERATOR,
                                    CL_DEVICE_TYPE_CPU};
@@ -138,7 +138,7 @@ void mo_sycl_explain_no_device(void) {
 void mo_sycl_set_device(int index) { mo_sycl_index = index; }
 int mo_sycl_device_index(void) { return mo_sycl_index; }
 
-/* Makes the platform's context where there is none yet. Needs the lock. */
+/* Creates the context of the platform, unless it exists. The caller must hold the lock. */
 static void make_context(mo_sycl_platform *platform) {
   cl_device_id devices[MOST_DEVICES];
   unsigned count = 0;
@@ -166,7 +166,7 @@ mo_sycl_place mo_sycl_own_place(void) {
   return (mo_sycl_place){device->platform, device->platform->context, device->raw, NULL};
 }
 
-/* A caller may also have made a queue for a part of a device, which is in no list. */
+/* The queue of a caller may also be for a subdevice, which is not in the list. */
 const mo_sycl_platform *mo_sycl_use_device(cl_device_id device) {
   cl_platform_id raw;
   int number = mo_sycl_device_count;

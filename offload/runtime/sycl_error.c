@@ -1,10 +1,10 @@
-/* What a failed call of OpenCL means, and what to do about it. */
+/* Messages and hints for failed calls of OpenCL. */
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "sycl.h"
 
-/* OpenCL has no function that names its errors (CL/cl.h, CL/cl_ext.h). */
+/* OpenCL has no function for the names of errors (CL/cl.h, CL/cl_ext.h). */
 static const char *opencl_error_name(int status) {
 #define NAME_ERROR(number, name) \
   case number:                   \

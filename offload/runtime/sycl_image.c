@@ -1,5 +1,5 @@
-/* The device images of the program, as clang-linker-wrapper registers them for kind sycl
- * (llvm/lib/Frontend/Offloading/OffloadWrapper.cpp): LLVM 22 a descriptor, LLVM 23 the file of clang-offload-packager
+/* The device images that clang-linker-wrapper registers for kind sycl
+ * (llvm/lib/Frontend/Offloading/OffloadWrapper.cpp). LLVM 22 registers a descriptor, LLVM 23 an offload binary
  * (llvm/include/llvm/Object/OffloadBinary.h). */
 #include <pthread.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ typedef struct sycl_descriptor {
   const void *host_entries_begin, *host_entries_end;
 } sycl_descriptor;
 
-/* Offsets count from the header, which may lie at any address. */
+/* Offsets are relative to the header, which may be unaligned. */
 typedef struct __attribute__((packed)) binary_header {
   uint32_t magic, version;
   uint64_t size, entries_offset, entry_count;
@@ -44,7 +44,7 @@ typedef struct __attribute__((packed)) binary_string {
   uint64_t key_offset, value_offset, value_size;
 } binary_string;
 
-/* The value of "symbols"; offsets count from its begin. */
+/* The value of "symbols". Offsets are relative to its start. */
 typedef struct binary_symbols {
   uint32_t count;
   struct {
@@ -53,7 +53,7 @@ typedef struct binary_symbols {
 } binary_symbols;
 
 typedef struct registered_images {
-  const void *start; /* a sycl_descriptor, or binaries of `size` bytes in all */
+  const void *start; /* a sycl_descriptor, or offload binaries with `size` bytes in total */
   size_t size;
   struct registered_images *next;
 } registered_images;
@@ -61,11 +61,11 @@ typedef struct registered_images {
 static pthread_mutex_t mo_images_lock = PTHREAD_MUTEX_INITIALIZER;
 static registered_images *mo_images;
 
-/* Hidden: each program and library with device code finds its own kernels only. */
+/* Hidden, so that each program and library finds only its own kernels. */
 MO_INTERNAL void __sycl_register_lib(const void *start, size_t size);
 MO_INTERNAL void __sycl_unregister_lib(const void *start);
 
-/* LLVM 22 passes the descriptor alone: its size is not read. */
+/* LLVM 22 passes only the descriptor; then the size is not read. */
 void __sycl_register_lib(const void *start, size_t size) {
   registered_images *added = malloc(sizeof *added);
   if (!added) {
@@ -100,7 +100,7 @@ typedef struct image_search {
   const char *name;
   sycl_module_image image;
   unsigned count;
-  bool is_here, is_foreign; /* made by a linker wrapper that is not known */
+  bool is_here, is_foreign; /* is_foreign: from an unknown linker wrapper */
 } image_search;
 
 static void compare_name(const offload_entry *entry, void *context) {
@@ -118,7 +118,7 @@ static void search_descriptor(image_search *search, const sycl_descriptor *descr
     const sycl_image *image = &descriptor->images[i];
     if (image->version != IMAGE_VERSION) {
       search->is_foreign = true;
-      return; /* the next one lies who knows where */
+      return; /* the position of the next image is unknown */
     }
     search->is_here = false;
     mo_each_entry(image->entries_begin, image->entries_end, compare_name, search);
@@ -139,7 +139,7 @@ static const void *binary_value(const char *binary, const binary_entry *entry, c
   return NULL;
 }
 
-/* Values lie at any offset: what they hold is copied. */
+/* Values may be unaligned, so they are copied. */
 static bool has_symbol(const char *symbols, const char *name) {
   uint32_t count = 0;
   memcpy(&count, symbols + offsetof(binary_symbols, count), sizeof count);

@@ -1,4 +1,4 @@
-/* Launches: each kernel's program is built for a device when the kernel is first launched there. */
+/* Launches. The program of a kernel is built for a device at the first launch of the kernel on it. */
 #define _GNU_SOURCE 1
 #include <pthread.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ typedef struct built_program {
   struct built_program *next;
 } built_program;
 
-/* OpenCL keeps the arguments of the next launch in the kernel itself, hence a lock for each. */
+/* Each kernel has a lock, because OpenCL stores the arguments of the next launch in the kernel. */
 typedef struct built_kernel {
   const void *stub;
   cl_context context;
@@ -32,7 +32,7 @@ static pthread_mutex_t mo_built_lock = PTHREAD_MUTEX_INITIALIZER;
 static built_program *mo_built_programs;
 static built_kernel *mo_built_kernels[KERNEL_BUCKETS];
 
-/* What a failed launch is reported with. */
+/* The data for reporting a failed launch. */
 typedef struct launch_request {
   const void *stub;
   const mo_shape *shape;
@@ -107,7 +107,7 @@ static cl_program build_program(const launch_request *request, const mo_sycl_mod
   return program;
 }
 
-/* A kernel may find pointers in memory, not in its arguments only. */
+/* A kernel may use pointers that it loads from memory, not only its arguments. */
 static void allow_indirect_access(const launch_request *request, cl_kernel kernel) {
   static const unsigned kinds[] = {CL_KERNEL_INDIRECT_HOST_ACCESS,
                                    CL_KERNEL_INDIRECT_DEVICE_ACCESS,
@@ -115,7 +115,7 @@ static void allow_indirect_access(const launch_request *request, cl_kernel kerne
   unsigned allowed = 1;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i) {
     int status = mo_cl.clSetKernelExecInfo(kernel, kinds[i], sizeof allowed, &allowed);
-    /* The device has no such memory. */
+    /* The device does not support this kind of memory. */
     if (status != CL_SUCCESS && status != CL_INVALID_OPERATION)
       stop_launch(request, status, "clSetKernelExecInfo");
   }
@@ -171,8 +171,7 @@ static built_kernel *find_kernel(const launch_request *request) {
   return kernel;
 }
 
-/* The host passes a pointer to the value of each argument; memory of the work-group is not an argument
- * of the host's. */
+/* params has a pointer to the value of each argument. Workgroup memory is not an argument of the host. */
 static void set_arguments(const launch_request *request, const built_kernel *kernel,
                           void **params) {
   const usm_functions *usm = &request->place.platform->usm;
@@ -200,7 +199,7 @@ static void set_arguments(const launch_request *request, const built_kernel *ker
   }
 }
 
-/* Adds what the device allows, as far as the shape of the launch is the reason. */
+/* Adds the limits of the device that the shape of the launch exceeds. */
 static void add_limits(const launch_request *request, cl_kernel kernel) {
   cl_device_id device = request->place.device;
   size_t most = 0, sizes[3] = {0}, required[3] = {0};
@@ -239,8 +238,8 @@ static void refuse_form(const void *stub, const mo_shape *shape) {
   mo_hint("launch the kernel without clusters and grid barriers, or run it on an NVIDIA GPU");
 }
 
-/* Kernels count on subgroups that are numbered along x, then y, then z. OpenCL leaves that to the
- * device: one for CPUs forms them along x alone. */
+/* Kernels assume that subgroups are numbered along x, then y, then z. In OpenCL the device determines this; a CPU
+ * device forms subgroups only along x. */
 static void check_subgroups(const launch_request *request, cl_kernel kernel,
                             const size_t local[3]) {
   cl_device_id device = request->place.device;

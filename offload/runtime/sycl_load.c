@@ -1,5 +1,5 @@
-/* Finds libOpenCL when the program runs: no machine needs it to compile and link a program, and a
- * program for several kinds of devices also starts where there is none. */
+/* Loads libOpenCL at run time, so that it is not required to compile and link a program, and a program for several
+ * device kinds also starts without it. */
 #define _GNU_SOURCE 1
 #include <dlfcn.h>
 #include <pthread.h>
@@ -30,7 +30,7 @@ static void load_opencl(void) {
 #define LOAD_FUNCTION(result, name, parameters)          \
   {                                                      \
     void *found = opencl_function(library, #name);       \
-    memcpy(&mo_cl.name, &found, sizeof found); /* no cast in ISO C */ \
+    memcpy(&mo_cl.name, &found, sizeof found); /* ISO C has no cast for this */ \
   }
   OPENCL_FUNCTIONS(LOAD_FUNCTION)
 #undef LOAD_FUNCTION

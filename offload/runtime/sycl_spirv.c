@@ -1,5 +1,5 @@
-/* Reads what a kernel takes from its SPIR-V module (SPIR-V specification, "Binary Form"): OpenCL wants
- * to be told the size of every argument, and does not say it of a module of SPIR-V itself. */
+/* Reads the parameters of a kernel from its SPIR-V module (SPIR-V specification, "Binary Form"), because OpenCL
+ * requires the size of every argument and has no query for it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,9 +7,9 @@
 
 enum {
   SPIRV_HEADER_WORDS = 5,
-  SPIRV_BOUND = 3, /* the word with one more than the largest id */
+  SPIRV_BOUND = 3, /* the word with the largest ID plus one */
   SPIRV_KERNEL = 6,
-  SPIRV_POINTER_BYTES = 8, /* Physical64, of which mo_sycl_find_module is sure */
+  SPIRV_POINTER_BYTES = 8, /* Physical64, which mo_sycl_find_module checks */
 
   OP_NAME = 5,
   OP_ENTRY_POINT = 15,
@@ -32,9 +32,9 @@ enum {
   ATTRIBUTE_BY_VALUE = 2,
 };
 
-/* What is known of an id: the size of a type, or a constant. */
+/* The properties of an ID: the size of a type, or a constant. */
 typedef struct spirv_id {
-  uint64_t size_bytes; /* 0: no type, or one whose values the host cannot pass */
+  uint64_t size_bytes; /* 0: not a type, or a type that the host cannot pass */
   uint64_t constant;
   uint32_t alignment, storage, pointee;
   bool is_pointer, is_packed, is_by_value, is_failures;
@@ -43,7 +43,7 @@ typedef struct spirv_id {
 typedef struct spirv_reader {
   spirv_id *ids;
   uint32_t bound, function;
-  bool is_inside; /* the kernel's function */
+  bool is_inside; /* the function of the kernel */
   mo_sycl_signature *signature;
   const char *kernel, *fault;
 } spirv_reader;
@@ -80,7 +80,7 @@ static void take_struct(spirv_reader *reader, const uint32_t *operands, size_t c
   set_type(type, align_up(end, largest), largest);
 }
 
-/* A vector of three takes the place of one of four (OpenCL C, "Alignment of Types"). */
+/* A vector of three elements has the size of one of four (OpenCL C, "Alignment of Types"). */
 static void take_vector(spirv_reader *reader, spirv_id *type, uint32_t element, uint32_t count) {
   uint64_t size = reader->ids[element].size_bytes * (count == 3 ? 4 : count);
   set_type(type, size, (uint32_t)size);
@@ -105,7 +105,7 @@ static void take_parameter(spirv_reader *reader, const spirv_id *type, const spi
     reader->fault = "out of host memory";
 }
 
-/* As translate/spirv/assertion.py names it. */
+/* The name in translate/spirv/assertion.py. */
 static void take_name(spirv_reader *reader, const uint32_t *operands, size_t count) {
   static const char name[] = "mo.failures";
   if ((count - 1) * sizeof *operands >= sizeof name && !memcmp(&operands[1], name, sizeof name))
@@ -121,7 +121,7 @@ static void take_decoration(spirv_reader *reader, const uint32_t *operands, size
     target->is_by_value = true;
 }
 
-/* How many operands each instruction has at least, and how many of these are ids. */
+/* The minimal number of operands of each instruction, and the number of IDs among these. */
 static bool is_whole(const spirv_reader *reader, unsigned operation, const uint32_t *operands,
                      size_t count) {
   static const struct {
@@ -222,7 +222,7 @@ const char *mo_sycl_read_signature(const mo_sycl_module *module, const char *ker
                                    mo_sycl_signature *signature) {
   spirv_reader reader = {.signature = signature, .kernel = kernel};
   *signature = (mo_sycl_signature){0, NULL};
-  /* An id takes a word at least where it is defined. */
+  /* The definition of each ID takes at least one word. */
   if (module->word_count < SPIRV_HEADER_WORDS || module->words[SPIRV_BOUND] > module->word_count)
     return "its SPIR-V is damaged";
   reader.bound = module->words[SPIRV_BOUND];

@@ -1,5 +1,5 @@
-/* Streams are command queues that run in order. OpenCL makes an event when something is put into a
- * queue, the runtime's contract before that: an event here holds the last marker of its recording. */
+/* Streams are in-order command queues. OpenCL creates an event when work is enqueued, but in the runtime's contract
+ * events exist before they are recorded. Therefore an event here contains the OpenCL event of its last marker. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@ typedef struct sycl_event {
   cl_event marker; /* NULL: never recorded */
 } sycl_event;
 
-/* One of the pool's streams, so that the end of the program waits for it as for the others. */
+/* A stream of the pool, so that the exit check waits for it too. */
 static cl_command_queue own_queue(void) {
   mo_sycl_device *device = mo_sycl_own_device();
   pthread_mutex_lock(&mo_sycl_queue_lock);
@@ -58,7 +58,7 @@ mo_sycl_place mo_sycl_place_of_memory(void *stream) {
   return stream || mlir_offload_get_stream() ? mo_sycl_place_of(stream) : mo_sycl_own_place();
 }
 
-/* Returns the marker for the caller to release, or NULL. */
+/* Returns the retained marker, which the caller must release, or NULL. */
 static cl_event take_marker(sycl_event *event) {
   mo_lock(&event->lock);
   cl_event marker = event->marker;
@@ -77,7 +77,7 @@ void mo_sycl_start(cl_command_queue queue) {
   SYCL_CHECK(mo_cl.clFlush(queue), "clFlush", "starting work");
 }
 
-/* The functions that the pool calls: a failure ends the program here, under its own name. */
+/* The functions that the pool calls. A failure ends the program here, with the name of the OpenCL function. */
 static int current_sycl_device(int *device) {
   *device = mo_sycl_device_index();
   return CL_SUCCESS;
@@ -98,7 +98,7 @@ static int finish_sycl_queue(void *stream) {
   return CL_SUCCESS;
 }
 
-/* OpenCL does not tell whether a queue is empty; what fails is told when somebody waits for it. */
+/* OpenCL cannot query whether a queue is empty. Errors are reported when a thread waits for the queue. */
 static int start_sycl_queue(void *stream) {
   mo_sycl_start(mo_sycl_place_of(stream).queue);
   return CL_SUCCESS;
@@ -122,7 +122,7 @@ static int record_sycl_event(void *handle, void *stream) {
   cl_event made, previous;
   SYCL_CHECK(mo_cl.clEnqueueMarkerWithWaitList(queue, 0, NULL, &made),
              "clEnqueueMarkerWithWaitList", "recording an event");
-  /* Else a queue that waits for the marker might wait for ever. */
+  /* Otherwise a queue that waits for the marker could wait forever. */
   mo_sycl_start(queue);
   pthread_mutex_lock(&event->lock);
   previous = event->marker;
@@ -136,7 +136,8 @@ static void wait_for_marker(cl_event marker) {
   SYCL_CHECK(mo_cl.clWaitForEvents(1, &marker), "clWaitForEvents", "waiting for an event");
 }
 
-/* Queues of two contexts, as ours and a caller's, cannot wait for each other: the host does it. */
+/* The host waits, because queues of different contexts, such as the default one and a caller's, cannot wait for each
+ * other. */
 static int wait_for_sycl_event(void *stream, void *event, unsigned flags) {
   mo_sycl_place place = mo_sycl_place_of(stream);
   cl_event marker = take_marker(event);

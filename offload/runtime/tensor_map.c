@@ -1,4 +1,4 @@
-/* Tensor maps, the descriptors of TMA, as upstream's CUDA runtime wrappers make them. */
+/* Create tensor maps, the descriptors of TMA, like upstream's CUDA runtime wrappers. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@ typedef struct tensor_map {
   _Alignas(64) char bytes[MO_TENSOR_MAP_BYTES];
 } tensor_map;
 
-/* Of CUtensorMapDataType, by number: u8, u16, u32, s32, u64, s64, f16, f32, f64, bf16, f32 with flush to
+/* The element sizes by CUtensorMapDataType: u8, u16, u32, s32, u64, s64, f16, f32, f64, bf16, f32 with flush to
  * zero, tf32, tf32 with flush to zero. */
 static const uint8_t element_bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
 enum { ELEMENT_TYPES = sizeof element_bytes / sizeof *element_bytes };
@@ -56,8 +56,8 @@ MO_CONTRACT void mgpuTensorMapEncodeTiled(void *map, int32_t type, uint32_t rank
   backend->encode_tensor_map(&encoding);
 }
 
-/* Maps stay in the memory of the device: nobody says when the last kernel has read one. A list of them keeps
- * LeakSanitizer from reporting those of the CPU. */
+/* Maps stay in device memory, because it is unknown when the last kernel has read them. This list prevents reports
+ * of LeakSanitizer for maps of the CPU. */
 typedef struct kept_map {
   void *map;
   struct kept_map *next;
@@ -82,7 +82,7 @@ static void *map_on_device(const tensor_map *map) {
   return copy;
 }
 
-/* A memref has its outermost dimension first, a tensor map its innermost, whose stride is 1. */
+/* The first dimension of a memref is the outermost, that of a tensor map the innermost, whose stride is 1. */
 MO_CONTRACT void *mgpuTensorMapEncodeTiledMemref(int64_t rank, void *descriptor, int32_t type,
                                                  int32_t interleave, int32_t swizzle, int32_t promotion,
                                                  int32_t fill, const int64_t *box) {

@@ -1,5 +1,5 @@
-/* Ends a program whose kernel on the CPU does not: launches run there one after the other, so that a kernel
- * that waits for a kernel of another stream would wait for ever. */
+/* Ends the program if a kernel on the CPU does not terminate: launches run there one after the other, so that a
+ * kernel that waits for a kernel of another stream would wait forever. */
 #define _GNU_SOURCE 1
 #include <pthread.h>
 #include <signal.h>
@@ -19,7 +19,7 @@ static struct {
   bool is_started, stops;
 } mo_watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static atomic_int mo_streams; /* made by the program and not destroyed yet */
+static atomic_int mo_streams; /* number of streams that exist */
 static long mo_limit = -1;    /* seconds; 0: none, -1: not set */
 
 void mo_watch_stream(int made) { atomic_fetch_add(&mo_streams, made); }
@@ -36,7 +36,7 @@ static void read_limit(void) {
   }
 }
 
-/* Returns how many seconds a launch may take now; 0: any number. */
+/* Returns the time limit of a launch in seconds, 0 for none. */
 static long limit_now(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, read_limit);
@@ -58,7 +58,7 @@ MO_NORETURN static void end_program(const mo_watched *launch) {
           "another stream never ends; if it only takes long, set MLIR_OFFLOAD_TIMEOUT to more seconds, or to 0");
 }
 
-/* Looks once a second while there is a launch. Needs the lock. */
+/* Called once per second during launches. The caller must hold the lock. */
 static void look(void) {
   for (const mo_watched *launch = mo_watch.launches; launch; launch = launch->next)
     if (now() - launch->started >= launch->limit)
@@ -82,7 +82,7 @@ static void *watch(void *unused) {
   return NULL;
 }
 
-/* A child has only the thread that forked, and none of the launches of others. */
+/* A child process has only the thread that called fork, and no launches of other threads. */
 static void forget_watch(void) {
   pthread_mutex_init(&mo_watch.lock, NULL);
   pthread_cond_init(&mo_watch.changed, NULL);
@@ -90,7 +90,7 @@ static void forget_watch(void) {
   mo_watch.is_started = false;
 }
 
-/* Needs the lock. */
+/* The caller must hold the lock. */
 static void start_watch(void) {
   static bool is_registered;
   if (mo_watch.is_started || mo_watch.stops)
@@ -131,7 +131,7 @@ void mo_watch_end(mo_watched *launch) {
   pthread_mutex_unlock(&mo_watch.lock);
 }
 
-/* At exit, and before dlclose takes the code away under the thread. */
+/* Called at exit, and before dlclose unmaps the code of the thread. */
 __attribute__((destructor)) static void stop_watch(void) {
   pthread_mutex_lock(&mo_watch.lock);
   bool is_started = mo_watch.is_started;

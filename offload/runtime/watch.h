@@ -6,7 +6,7 @@
 
 #include "mgpu.h"
 
-/* A launch that runs; in the list of all while it does. */
+/* A running launch, an element of the list of all running launches. */
 typedef struct mo_watched {
   const void *stub;
   const mo_shape *shape;
@@ -15,7 +15,7 @@ typedef struct mo_watched {
   struct mo_watched *next, **link;
 } mo_watched;
 
-/* A stream was made (1) or destroyed (-1): with several, kernels may wait for each other. */
+/* Counts created (1) and destroyed (-1) streams: with several streams, kernels may wait for each other. */
 MO_INTERNAL void mo_watch_stream(int made);
 MO_INTERNAL void mo_watch_begin(mo_watched *launch);
 MO_INTERNAL void mo_watch_end(mo_watched *launch);

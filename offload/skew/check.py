@@ -9,13 +9,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.container.binary import PackagedImage
-from mlir_offload.offload.container.contents import Container, Image, Part, all_problems
+from mlir_offload.offload.container.contents import Image, Part, all_problems
 from mlir_offload.offload.container.file_form import FileForm, file_form
 from mlir_offload.offload.file import contents_reader
 from mlir_offload.offload.link import check as link_check
+from mlir_offload.offload.link import dropped_image
 from mlir_offload.offload.link.objects import ObjectContents, read_objects
-from mlir_offload.offload.skew.image import BINARY_FORM, check_device_module, check_image
+from mlir_offload.offload.skew.image import ImagePlace, check_device_module, check_image
 from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
 from mlir_offload.toolchain.bitcode.skew import check_module
 from mlir_offload.toolchain.byte_view import ByteView, open_view
@@ -29,6 +29,8 @@ __all__ = ["Consumer", "SkewFinding", "check_file", "check_view"]
 
 _OBJECTS = (FileForm.ARCHIVE, FileForm.THIN_ARCHIVE, FileForm.HOST_ELF)
 _OLDEST_ABI = 15
+# What the readers of containers call those of LLVM.
+_BINARY_FORM = "offload binary"
 # The names of all sections that hold images or entries have it.
 _OFFLOADING = "offload"
 
@@ -86,16 +88,14 @@ def check_objects(objects: Iterable[ObjectContents], consumer: Consumer) -> tupl
         _finding(skew, item.location, image_name(image.kind, image.triple, image.arch))
         for item in objects
         for image in item.images
-        for skew in check_image(_packaged(image), file_form(image.content), image.content, consumer)
+        for skew in check_image(
+            ImagePlace(image.triple, image.arch, image.version),
+            file_form(image.content),
+            image.content,
+            consumer,
+        )
     ]
     return tuple(dict.fromkeys(found))
-
-
-def _packaged(found: PackagedImage) -> Image:
-    """Return an image of an offload binary, as far as it is checked."""
-    container = Container(BINARY_FORM, found.version, None, found.content.size)
-    size = found.content.size
-    return Image(0, "", size, container=container, triple=found.triple, arch=found.arch)
 
 
 class _Check(Struct):
@@ -136,7 +136,11 @@ class _Check(Struct):
 
     def image(self, image: Image, content: ByteView) -> None:
         """Check a device image."""
-        skews = check_image(image, file_form(content), content, self.consumer)
+        container = image.container
+        is_packaged = container and container.form == _BINARY_FORM
+        version = container.version if container and is_packaged else None
+        place = ImagePlace(image.triple, image.arch, version)
+        skews = check_image(place, file_form(content), content, self.consumer)
         # What lies there bare needs no name.
         name = image_name(image.kind, image.triple, image.arch) if image.container else ""
         self._add(skews, content.location, name)
@@ -155,7 +159,7 @@ def _object_findings(path: Path, consumer: Consumer) -> Iterator[SkewFinding]:
     for item in objects:
         for rule, findings in (
             ("OF002", link_check.layout_findings(item, abi)),
-            ("OF008", link_check.loss_findings(item, abi)),
+            ("OF008", link_check.loss_findings(item, dropped_image.DropReasons(abi))),
         ):
             for one in findings:
                 yield _finding(Skew(rule, {"what": one.message}), one.location, "")

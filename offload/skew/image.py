@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
+
+from msgspec import Struct
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.container.contents import Image
 from mlir_offload.offload.container.file_form import FileForm
 from mlir_offload.offload.device import amdgpu_processor, code_object
 from mlir_offload.offload.device import code as device_code
@@ -20,10 +21,10 @@ from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.ptx import load_nvptx_table, supported_archs
 from mlir_offload.toolchain.skew import text as ir_text
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
+from mlir_offload.toolchain.tables import table_cache
 from mlir_offload.toolchain.target import sm_number
+from mlir_offload.toolchain.tool import ToolVersion
 
-BINARY_FORM = "offload binary"
-"""What the readers of containers call those of LLVM."""
 _NVIDIA, _AMD = "nvptx", "amdgcn"
 _DEVICES = (_NVIDIA, _AMD)
 _LIBDEVICE = "__nv_"
@@ -31,12 +32,21 @@ _OLDEST_ABI = 15
 _SM = pattern(r"sm_\d{1,4}[af]?")
 
 
+class ImagePlace(Struct, frozen=True):
+    """What is said of a device image where it lies; `version` is that of LLVM's container, None for another."""
+
+    triple: str
+    arch: str
+    version: int | None
+
+
 def check_image(
-    image: Image, form: FileForm, content: ByteView, consumer: Consumer
+    image: ImagePlace, form: FileForm, content: ByteView, consumer: Consumer
 ) -> Iterator[Skew]:
     """Return all that the consumer would refuse or misread in a device image."""
-    yield from _container(image, consumer)
-    is_packaged = image.container is not None and image.container.form == BINARY_FORM
+    is_packaged = image.version is not None
+    if is_packaged and consumer.llvm >= _OLDEST_ABI:
+        yield from _container(image, consumer)
     if form is FileForm.BITCODE:
         for module in read_bitcode_modules(content):
             yield from check_device_module(module, consumer, image.arch)
@@ -64,19 +74,26 @@ def check_device_module(
     yield from _archs([arch, *_target_cpus(module)], module.triple, consumer)
 
 
-def _container(image: Image, consumer: Consumer) -> Iterator[Skew]:
-    container = image.container
-    if container is None or container.form != BINARY_FORM or consumer.llvm < _OLDEST_ABI:
-        return
-    known = load_abi(consumer.llvm).container_versions
-    if container.version not in known:
-        values: dict[str, object] = {"version": container.version, "consumer": consumer.llvm}
-        yield Skew("OF001", values | {"known": ", ".join(map(str, known))})
-    if image.triple.startswith(_NVIDIA) and consumer.cuda is not None:
-        cuda = consumer.cuda.version
-        if fatbinary_adapter.needs_adapter(consumer.llvm, cuda):
-            release = f"{cuda.major}.{cuda.minor}"
-            yield Skew("NV007", {"consumer": consumer.llvm, "cuda": release})
+def _container(image: ImagePlace, consumer: Consumer) -> Iterable[Skew]:
+    cuda = None
+    if consumer.cuda is not None and image.triple.startswith(_NVIDIA):
+        cuda = (consumer.cuda.version.major, consumer.cuda.version.minor)
+    return _container_skews(image.version, consumer.llvm, cuda)
+
+
+@table_cache
+def _container_skews(
+    version: int | None, release: int, cuda: tuple[int, int] | None
+) -> tuple[Skew, ...]:
+    """Return what does not fit of a container, and of the images for NVIDIA in it if there is a CUDA."""
+    found: list[Skew] = []
+    known = load_abi(release).container_versions
+    if version not in known:
+        values: dict[str, object] = {"version": version, "consumer": release}
+        found.append(Skew("OF001", values | {"known": ", ".join(map(str, known))}))
+    if cuda and fatbinary_adapter.needs_adapter(release, ToolVersion(*cuda)):
+        found.append(Skew("NV007", {"consumer": release, "cuda": f"{cuda[0]}.{cuda[1]}"}))
+    return tuple(found)
 
 
 def _packaged_module(module: BitcodeModule) -> Iterator[Skew]:
@@ -99,15 +116,22 @@ def _target_cpus(module: BitcodeModule) -> Iterable[str]:
     return found
 
 
-def _archs(archs: Iterable[str], triple: str, consumer: Consumer) -> Iterator[Skew]:
-    """Report architectures that the back end does not know: it takes the oldest one instead."""
+def _archs(archs: Iterable[str], triple: str, consumer: Consumer) -> Iterable[Skew]:
+    """Return the architectures that the back end does not know: it takes the oldest one instead."""
+    return _arch_skews(tuple(archs), triple, consumer.llvm)
+
+
+@lru_cache(maxsize=64)
+def _arch_skews(archs: tuple[str, ...], triple: str, release: int) -> tuple[Skew, ...]:
+    found: list[Skew] = []
     for arch in dict.fromkeys(arch.partition(":")[0] for arch in archs if arch):
-        values = {"arch": arch, "consumer": consumer.llvm}
+        values = {"arch": arch, "consumer": release}
         if triple.startswith(_NVIDIA) and arch.startswith("sm_"):
-            if not _knows_sm(arch, consumer.llvm):
-                yield Skew("NV003", values)
-        elif triple.startswith(_AMD) and not _knows_processor(arch, consumer.llvm):
-            yield Skew("AM006", values)
+            if not _knows_sm(arch, release):
+                found.append(Skew("NV003", values))
+        elif triple.startswith(_AMD) and not _knows_processor(arch, release):
+            found.append(Skew("AM006", values))
+    return tuple(found)
 
 
 @cache

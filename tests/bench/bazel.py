@@ -1,11 +1,11 @@
-"""Run the same actions on the workers of one server by `build --remote=` and by Bazel: what each client costs.
+"""Compare the overhead of `build --remote=` and of Bazel for the same actions on the same workers.
 
 usage: python tests/bench/bazel.py [--modules N] [--workers N] [--directory DIR]
 
-Bazel is Debian's: apt install bazel-bootstrap. Its actions are those that `build --emit=ninja` writes, one rule
-of Starlark for each step, with other folders for what is made. Both clients have 64 actions under way.
-A client's processor time is that of its process and its children, without what it takes to start: for Bazel,
-whose server ends with it, that of a call that only analyses.
+Bazel is Debian's: apt install bazel-bootstrap. Its actions are those of `build --emit=ninja`, one Starlark
+rule per step, with other output directories. Both clients run 64 actions concurrently. The processor time of
+a client is that of its process and its children, without the startup. For Bazel, whose server ends with the
+client, the startup is measured by a call that only performs analysis.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from support.remote_server import INSTANCE, BuildGrid, build_grid, write_command
 _JOBS = "64"
 _STEP = re.compile(r"^build (.+): (?:step|noting) (.+)\n  arguments = (.+)$", re.MULTILINE)
 _BUILT = "build/default/"
-# A worker has the driver where `write_command` puts it, and nothing of this machine's environment.
+# On the worker, the driver is where `write_command` puts it, and no environment variables are inherited.
 _RULE = """\
 def _step(ctx):
     place = ctx.bin_dir.path + "/build/default/"
@@ -54,7 +54,7 @@ step = rule(implementation = _step, attrs = {
 
 @dataclass(frozen=True)
 class Cost:
-    """What a client took for so many actions: seconds of a processor, bytes sent and received."""
+    """The cost of a client for a number of actions: processor seconds, bytes sent and received."""
 
     actions: int
     cpu_s: float
@@ -73,7 +73,7 @@ class Cost:
 
 
 def processor_time(folder: Path, words: list[str]) -> float:
-    """Run a program that must succeed, and return the processor's seconds."""
+    """Run a program that must succeed, and return its processor time in seconds."""
     with (folder / "log").open("wb") as log:
         child = subprocess.Popen(words, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(child.pid, 0)
@@ -84,7 +84,7 @@ def processor_time(folder: Path, words: list[str]) -> float:
 
 
 def write_workspace(project: Path) -> int:
-    """Write what Bazel needs next to the project's files; return the number of steps."""
+    """Write the files that Bazel requires into the project; return the number of steps."""
     subprocess.run([*COMMAND, "--emit=ninja"], cwd=project, check=True)
     steps = _STEP.findall((project / "build/build.ninja").read_text())
     rules = [_rule(number, *step) for number, step in enumerate(steps)]
@@ -103,8 +103,8 @@ def _rule(number: int, outputs: str, inputs: str, words: str) -> str:
 
 
 def bazel(place: Path, grid: BuildGrid, port: int) -> tuple[list[str], list[str]]:
-    """Return the calls that build all steps, and that only analyse them."""
-    # Batch: the server of Bazel is the process itself, whose time is counted.
+    """Return the commands that build all steps, and that only analyze them."""
+    # With --batch, the process itself is the server of Bazel, so its time is counted.
     start = ["bazel", "--batch", f"--output_user_root={place}", "build"]
     remote = (
         *(f"--remote_executor=grpc://127.0.0.1:{port}", f"--remote_instance_name={INSTANCE}"),
@@ -120,7 +120,7 @@ def _ours(folder: Path, grid: BuildGrid, relay: Relay, steps: int) -> Cost:
     relay.take()
     spent = processor_time(folder, words)
     taken = relay.take()
-    # A build that finds nothing to do: what it takes to start, and to look at all files.
+    # A build without work measures the startup and the check of all files.
     return Cost(steps, spent - processor_time(folder, words), *taken)
 
 

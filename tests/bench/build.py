@@ -1,4 +1,4 @@
-"""Time the subcommand build: what costs nothing to do, many modules, two processors.
+"""Time the subcommand build: builds without work, many modules, two processors.
 
 usage: python tests/bench/build.py [--part noop|plan|jobs|cost] [--directory DIR]
 """
@@ -36,7 +36,7 @@ ARCHS = "sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_120"
 MANIFEST = "archs: [{archs}]\nflags: --device-code=bitcode\nmodules: ['m*.mlir']\n"
 THREE = "sm_80,sm_90,host"
 RUNS = 3
-# Linux counts the memory of the process that calls exec as memory of the program: a small one does.
+# Linux counts the memory of the process that calls exec as memory of the program, so use a small one.
 PEAK = """\
 import resource, subprocess, sys
 status = subprocess.run(sys.argv[1:]).returncode
@@ -47,7 +47,7 @@ sys.exit(status)
 
 @dataclass(frozen=True)
 class Measured:
-    """How long a process took, and the most memory that it had."""
+    """The wall time of a process in seconds, and its peak memory in MB."""
 
     seconds: float
     peak_mb: float
@@ -55,7 +55,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class WritingEngine:
-    """Leaves small files where the tools would leave theirs: what is timed comes after."""
+    """An engine that writes small files instead of running the tools, so that only the rest is measured."""
 
     root: Path
     lanes: int = 1
@@ -129,7 +129,7 @@ def measure_jobs(folder: Path) -> None:
 
 
 def cpu_s(folder: Path, words: Sequence[str | Path]) -> float:
-    """Return the processor time of a program and of all that it starts."""
+    """Return the processor time of a program and its children, in seconds."""
     with (folder / "log").open("wb") as log:
         child = subprocess.Popen(words, cwd=folder, stdout=log, stderr=log)
         _, status, usage = os.wait4(child.pid, 0)
@@ -140,7 +140,7 @@ def cpu_s(folder: Path, words: Sequence[str | Path]) -> float:
 
 
 def stock_cpu_s(folder: Path, module: str) -> float:
-    """Return the processor time of the tools alone that a call of the compiler runs."""
+    """Return the processor time of the tools that an invocation of the compiler runs, in seconds."""
     call = [sys.executable, "-m", "mlir_offload.driver", "-c", module, f"-save-temps={module}.d"]
     call += [f"--offload-arch={THREE}", "-o", f"{module}.stock.o"]
     subprocess.run(call, cwd=folder, check=True, capture_output=True)
@@ -186,7 +186,8 @@ def main() -> None:
     parser.add_argument("--directory", type=Path)
     given = parser.parse_args()
     os.environ["PYTHONPATH"] = str(ROOT / ".importroot")
-    # Users have compiled modules; a shell that forbids writing them would be measured instead.
+    # Users have compiled Python modules, so allow writing them; otherwise their compilation would be
+    # measured.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory(dir=given.directory) as place:
         for name in given.part or PARTS:

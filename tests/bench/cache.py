@@ -1,6 +1,6 @@
-"""Time builds with ccache: cold, warm, one architecture more, and with a whole call wrapped.
+"""Time builds with ccache: cold, warm, one new architecture, and with the whole invocation wrapped.
 
-Every ratio is of medians measured in turn in one run, because the speed of a machine drifts.
+Every ratio is of medians of runs that take turns, because the speed of a machine varies over time.
 
 usage: python tests/bench/cache.py [--runs N] [--llvm PREFIX] [--cuda PATH]
 """
@@ -26,13 +26,13 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "docs" / "examples" / "saxpy.mlir"
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90")
-# ccache takes an input of a name that it does not know for C++.
+# ccache treats an input with an unknown extension as C++.
 WHOLE = ("-x", "cpp-output")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where the tools are, where to work, and how the compiler is called."""
+    """The compiler to measure, its working directory and its environment."""
 
     work: Path
     compiler: str
@@ -66,7 +66,7 @@ def all_but_one(setting: Setting) -> None:
 
 
 Action = Callable[[Setting], object]
-# What is measured, and what puts the cache into the state before it.
+# The measured action, and the action that prepares the cache before it.
 MEASURED: Mapping[str, tuple[Action, Action]] = {
     "no cache": (lambda setting: setting.compile(), lambda _: None),
     "--cache, empty": (cached, Setting.empty),
@@ -81,7 +81,7 @@ MEASURED: Mapping[str, tuple[Action, Action]] = {
 
 
 def measure(setting: Setting, runs: int) -> dict[str, float]:
-    """Return the median wall time of each in seconds, after one warm-up."""
+    """Return the median wall time of each action in seconds, after one warm-up."""
     times: dict[str, list[float]] = {name: [] for name in MEASURED}
     for turn in range(runs + 1):
         for name, (action, before) in MEASURED.items():
@@ -105,7 +105,8 @@ def make_setting(work: Path, llvm: Path, cuda: Path) -> Setting:
         "CCACHE_COMPILERTYPE": "other",
         "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT / ".importroot")),
     }
-    # Users have compiled modules; a shell that forbids writing them would be measured instead.
+    # Users have compiled Python modules, so allow writing them; otherwise their compilation would be
+    # measured.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     setting = Setting(work, str(compiler), environment)
     key = setting.run(

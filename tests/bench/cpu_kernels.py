@@ -1,8 +1,9 @@
-"""Time kernels of a CPU image next to the same work in plain C, by the same compiler.
+"""Time kernels of a CPU image and the same kernels in plain C, compiled by the same compiler.
 
-CPU time of one thread, the least of several runs; the ratio is what counts. Products and sums are fused in
-both, as C has it by default; each operation on f16 rounds in both, as on GPUs. With --threads also how many
-times as fast two threads are as one, in elapsed time, for which the machine must be idle.
+The times are processor times of one thread, the least of several runs; only their ratio matters.
+Multiplications and additions are fused in both, as is C's default; f16 operations round individually in both,
+as on GPUs. With --threads, the speedup of two threads over one is measured too, in elapsed time, which
+requires an idle machine.
 
 usage: python tests/bench/cpu_kernels.py [--llvm PREFIX] [--march NAME] [--no-collapse] [--kernel NAME]
     [--threads] [--opencl LIBRARY]... [--markdown]
@@ -43,7 +44,7 @@ from mlir_offload.translate.lower import (
 
 SOURCES = Path(__file__).resolve().parent / "cpu"
 RUNTIME = Path(__file__).resolve().parents[2] / "offload" / "runtime"
-# The most that the time of the image may be, as a multiple of that of C.
+# The largest accepted ratio of the time of the image to that of C.
 LIMITS = {
     "saxpy": 1.9,
     "axpy_f16": 1.5,
@@ -61,9 +62,9 @@ LIMITS = {
     "spmv": 1.9,
     "bitonic": 1.9,
 }
-# As in the image: libm may be called with vectors, and has no errno.
+# The same options as in the image: libm may be vectorized, and does not set errno.
 MATH = ("-fveclib=libmvec", "-fno-math-errno")
-# MLIR has no excess precision.
+# MLIR does not allow excess precision.
 ROUNDED = ("-Xclang", "-ffloat16-excess-precision=none")
 RUNNER = ProcessRunner()
 
@@ -73,7 +74,7 @@ def run(*argv: object) -> str:
 
 
 def lowered(llvm: LlvmToolchain, work: Path) -> str:
-    """Return the NVVM IR of the kernels, under the names that the source gives them."""
+    """Return the NVVM IR of the kernels, with the kernel names of the source."""
     source = SOURCES / "kernels.mlir"
     generic, device, low, alone, text = (work / name for name in ("g", "d", "l", "a", "t"))
     run_checked(RUNNER, normalize_command(llvm, source, generic))
@@ -102,7 +103,7 @@ def lowered(llvm: LlvmToolchain, work: Path) -> str:
 def built(
     llvm: LlvmToolchain, work: Path, march: str, *, collapses: bool
 ) -> tuple[Path, dict[str, float]]:
-    """Return the shared image and the seconds that each step took."""
+    """Return the shared image, and the seconds that each step took."""
     ir = lowered(llvm, work)
     before, after, final, runtime, image, library = (
         work / name for name in ("before.ll", "after.ll", "f.ll", "r.bc", "i.o", "image.so")
@@ -174,14 +175,14 @@ def main() -> None:
 
 
 def opencl_times(library: str) -> dict[str, str]:
-    """Return the milliseconds that an OpenCL implementation takes for each kernel."""
+    """Return the time of each kernel with an OpenCL implementation, in milliseconds."""
     script = Path(__file__).with_name("opencl_kernels.py")
     lines = run(sys.executable, script, library).splitlines()
     return dict(line.split() for line in lines)
 
 
 def two_threads(program: Path, library: Path) -> dict[str, str]:
-    """Return how many times as fast as one thread two are."""
+    """Return the speedup of two threads over one thread, per kernel."""
     found = (line.split() for line in run(program, library, "two").splitlines())
     return {name: f"{float(one) / float(two):.2f}" for name, one, two in found}
 

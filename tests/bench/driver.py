@@ -1,7 +1,7 @@
-"""Compare builds by mlir-offload with the same pipeline typed by hand, and with nvcc: processor and wall time.
+"""Compare builds by mlir-offload with the same pipeline run manually, and with nvcc: processor and wall time.
 
-Builds take turns, and every figure is a ratio of the least of several runs: the speed of a machine drifts,
-and others may use it. With strace installed the programs are counted that a build starts.
+Builds take turns, and every figure is a ratio of the least of several runs, because the speed of a machine
+varies and others may use it. If strace is installed, the programs that a build starts are counted.
 
 usage: python tests/bench/driver.py [--runs N] [--cores N] [--llvm PREFIX] [--cuda PATH]
 """
@@ -32,7 +32,7 @@ EXAMPLES = ROOT / "docs" / "examples"
 PROGRAMS = ("saxpy", "matmul")
 ARCHS = ("sm_90", "sm_80", "sm_86", "sm_89")
 COUNTS = (1, 4)
-# What MLIR's own documentation types for a program with gpu.launch, one target for each arch.
+# The pipeline in MLIR's documentation for a program with gpu.launch, one target per architecture.
 PIPELINE = (
     "gpu-kernel-outlining,{targets},convert-vector-to-scf,lower-affine,arith-expand,"
     "convert-scf-to-cf,expand-strided-metadata,lower-affine,"
@@ -46,7 +46,7 @@ PIPELINE = (
 
 @dataclass(frozen=True)
 class Setting:
-    """Where the tools are and where to work."""
+    """The tools and the working directory."""
 
     llvm: Path
     cuda: Path
@@ -55,7 +55,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Job:
-    """What is built: a program, linked or not, for some architectures."""
+    """A build: a program, linked or not, for some architectures."""
 
     program: str
     is_linked: bool
@@ -82,7 +82,7 @@ def by_driver(setting: Setting, job: Job) -> Commands:
 
 
 def by_hand(setting: Setting, job: Job) -> Commands:
-    """The runtime is compiled once beforehand, as MLIR's own runtime library would be."""
+    """Yield the commands of a manual build; the runtime is compiled beforehand, like MLIR's runtime library."""
     tools, work = setting.llvm / "bin", setting.work
     targets = ",".join(f"nvvm-attach-target{{chip={arch} O=2}}" for arch in job.archs)
     pipeline = f"builtin.module({PIPELINE.format(targets=targets, cuda=setting.cuda)})"
@@ -92,7 +92,8 @@ def by_hand(setting: Setting, job: Job) -> Commands:
     yield tools / "mlir-translate", "--mlir-to-llvmir", low, "-o", ir
     yield tools / "clang", "-O2", "-c", "-Wno-override-module", ir, "-o", host
     if job.is_linked:
-        # The functions of MLIR's runtime stay open: Debian's MLIR ships no library that has them.
+        # The functions of MLIR's runtime stay undefined, because Debian's MLIR has no library that defines
+        # them.
         yield (
             tools / "clang", "-fuse-ld=lld", host, setting.cuda / "lib64" / "libcudart_static.a",
             "-Wl,--unresolved-symbols=ignore-all", "-lm", "-ldl", "-lrt", "-lpthread",
@@ -114,7 +115,7 @@ BUILDS: dict[str, Build] = {"mlir-offload": by_driver, "by hand": by_hand, "nvcc
 
 @dataclass(frozen=True)
 class Cost:
-    """Processor time, of all programs, and wall time, in seconds."""
+    """The processor time of all programs and the wall time, in seconds."""
 
     busy: float
     wall: float
@@ -130,7 +131,7 @@ def build(commands: Commands, work: Path) -> Cost:
 
 
 def measure(setting: Setting, job: Job, runs: int) -> list[Cost]:
-    """Return the least time of each build, run in turn after one warm-up."""
+    """Return the least time of each build; the builds take turns after one warm-up."""
     costs: list[list[Cost]] = [[] for _ in BUILDS]
     for turn in range(runs + 1):
         for found, commands in zip(costs, BUILDS.values(), strict=True):
@@ -143,7 +144,7 @@ def measure(setting: Setting, job: Job, runs: int) -> list[Cost]:
 
 
 def programs(setting: Setting, job: Job) -> str:
-    """Return how many programs the driver starts, where strace can tell."""
+    """Return how many programs the driver starts; `-` without strace."""
     strace = shutil.which("strace")
     if strace is None:
         return "-"
@@ -155,7 +156,7 @@ def programs(setting: Setting, job: Job) -> str:
 
 
 def stages(setting: Setting, program: str) -> str:
-    """Return the driver's own report of the time of each step."""
+    """Return the driver's report of the time of each step."""
     command = [
         str(setting.work / "mlir-offload"), "-ftime-report", f"--llvm={setting.llvm}",
         f"--cuda-path={setting.cuda}", "--offload-arch=sm_90", str(EXAMPLES / f"{program}.mlir"),

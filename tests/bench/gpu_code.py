@@ -1,11 +1,11 @@
-"""Count the instructions of GPU kernels next to those that clang and nvcc make of the same kernels in C++.
+"""Compare the instruction counts of GPU kernels with those that clang and nvcc generate from C++.
 
-For each loop, by mlir-offload, clang and nvcc: instructions for one element; of these fused multiply-adds,
-loads of more than 32 bits and operations on 64-bit indices; registers and parameters of the kernel, and its
-instructions. A row is red if the loop has more instructions than by clang, or by nvcc more than two or a
-tenth, whatever is more.
+For each loop, by mlir-offload, clang and nvcc: instructions per element; of these fused multiply-adds, loads
+wider than 32 bits and operations on 64-bit indices; registers, parameters and instructions of the kernel. A
+row is red if the loop has more instructions than that of clang, or exceeds that of nvcc by more than two
+instructions and more than a tenth.
 
-usage: python tests/bench/gpu_code.py [--arch NAME]... [--contraction fast|off] [--bits 64|32] [--markdown]
+usage: python tests/bench/gpu_code.py [--arch NAME]... [--contraction fast|on|off] [--bits 64|32] [--markdown]
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ COLUMNS = (
     "kernel",
 )
 ARCHS = ("sm_80", "sm_90", "sm_100", "gfx90a", "gfx1100")
-# More instructions by this factor, or by this number, than nvcc makes are too many.
+# An instruction count fails if it exceeds nvcc's by both this factor and this number.
 MOST_FACTOR, MOST_MORE = 1.1, 2.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", action="append", default=[])
-    parser.add_argument("--contraction", default="fast", choices=("off", "fast"))
+    parser.add_argument("--contraction", default="fast", choices=("off", "on", "fast"))
     parser.add_argument("--bits", type=int, default=64, choices=(32, 64))
     parser.add_argument("--markdown", action="store_true", help="the table of docs/performance.md")
     chosen = parser.parse_args()
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def add_rows(table: Table, tools: Tools, case: Case) -> dict[str, str]:
-    """Add a row for each loop; return its instructions, by us, clang and nvcc, for the docs."""
+    """Add a row for each loop; return its instruction counts by mlir-offload, clang and nvcc for the docs."""
     makers = [tools.own, tools.by_clang]
     if case.is_nvidia and tools.nvcc is not None:
         makers.append(tools.by_nvcc)
@@ -105,17 +105,17 @@ KINDS = ("fused", "wide_load", "wide_index")
 
 
 def is_more(ours: float, clang: float, nvcc: float | None = None) -> bool:
-    """Say whether a loop has more instructions than it may have."""
+    """Return whether a loop exceeds its limit of instructions."""
     return ours > clang or (nvcc is not None and ours > max(nvcc * MOST_FACTOR, nvcc + MOST_MORE))
 
 
 def visible_parameters(kernel: DeviceKernel) -> int:
-    """Return how many parameters a kernel takes from its caller."""
+    """Return the number of explicit parameters of a kernel."""
     return sum(not parameter.is_hidden for parameter in kernel.parameters or ())
 
 
 def counted(loop: Loop, codes: Sequence[Mapping[str, Code]], case: Case, kind: str) -> str:
-    """Return how many operations of a kind each of them has in the loop for one element."""
+    """Return the number of operations of a kind per element in a loop, for each compiler."""
     unit = getattr(case.vendor, loop.unit)
     bodies = [loop.find(one, case.vendor) for one in codes]
     pattern = getattr(case.vendor, kind)

@@ -1,6 +1,6 @@
-"""Time the guard: what checking an input adds to a compilation or a link.
+"""Time the compatibility check of inputs in a compilation or a link.
 
-Each figure is the processor time of one check, the median of many in one process; the first loads the
+Each figure is the processor time of one check, the median of many in one process; the first check loads the
 tables.
 
 usage: python tests/bench/guard.py [--runs N] [--llvm PREFIX]
@@ -109,7 +109,7 @@ def row(path: Path, runs: int) -> tuple[str, ...]:
 
 
 def timed(action: Callable[[], object], runs: int) -> float:
-    """Return the median in milliseconds."""
+    """Return the median processor time in milliseconds."""
     taken = []
     for _ in range(runs):
         begin = time.process_time()

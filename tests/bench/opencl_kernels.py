@@ -1,7 +1,8 @@
-"""Time the kernels of cpu_kernels.py under an OpenCL implementation for the CPU, such as PoCL or Intel's.
+"""Time the kernels of cpu_kernels.py with an OpenCL implementation for the CPU, such as PoCL or Intel's.
 
-Processor time of the whole process on one core, the least of several runs, for the sizes of `cpu/reference.c`.
-Prints a line for each kernel: name and milliseconds, or a dash for one that the implementation does not compile.
+Processor time of the whole process on one core, the least of several runs, for the sizes of
+`cpu/reference.c`. Prints a line for each kernel: its name and milliseconds, or a dash if the implementation
+cannot compile it.
 
 usage: python tests/bench/opencl_kernels.py LIBRARY  (libOpenCL, or a library of PoCL or Intel that is one)
 """
@@ -32,7 +33,7 @@ SOURCE = Path(__file__).resolve().parent / "cpu" / "kernels.cl"
 RUNS = 15
 COUNT, BODIES, ROWS, BINS = 1 << 20, 4096, 1 << 16, 256
 BLOCKS = COUNT // 256
-# Name, grid in work-items, block, arguments: a buffer by its name, a number by its type.
+# Name, global size, block size, arguments: a buffer by name, a number by type.
 KERNELS: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[object, ...]]] = {
     "saxpy": ((COUNT,), (256,), (2.0, "x", "made", COUNT)),
     "axpy_f16": ((COUNT,), (256,), ("half", "made", COUNT)),
@@ -80,7 +81,7 @@ def inputs() -> dict[str, bytearray]:
 
 
 class OpenCl:
-    """One CPU device of an OpenCL implementation."""
+    """A CPU device of an OpenCL implementation."""
 
     def __init__(self, library: str) -> None:
         self._library = CDLL(library)
@@ -110,7 +111,7 @@ class OpenCl:
         return c_void_p(found)
 
     def built(self, source: str) -> c_void_p:
-        """Return the program with as many of its kernels as the implementation compiles."""
+        """Return the program, with as many of its kernels as the implementation can compile."""
         text = c_char_p(source.encode())
         for options in (f"{standard} {way}" for way in WAYS for standard in STANDARDS):
             program = self.made("clCreateProgramWithSource", self.context, 1, byref(text), None)
@@ -143,7 +144,7 @@ class OpenCl:
 
 
 def as_argument(given: object, buffers: dict[str, c_void_p]) -> c_void_p | c_float | c_long:
-    """Return an argument of a kernel as C has it."""
+    """Return an argument of a kernel as a C value."""
     if isinstance(given, str):
         return buffers[given]
     return c_float(given) if isinstance(given, float) else c_long(int(str(given)))

@@ -1,8 +1,8 @@
-"""Tell what the driver itself costs: the time in which none of its tools runs, and its processor time.
+"""Measure the driver's overhead: the time in which none of its tools runs, and its processor time.
 
-Times of a loaded machine say little: what is given is the least of several runs, and the median, of
-calls that take turns. The driver is installed as from a wheel, in an environment of its own. What it
-cannot do without, Python with the modules of its library that any such program loads, is printed too.
+Single times on a loaded machine are unreliable; the figures are the least and the median of several runs that
+take turns. The driver is installed from a wheel in a separate environment. The unavoidable part, the startup
+of Python with the modules that any such program imports, is printed too.
 
 usage: python tests/bench/own_cost.py [--runs N] [--llvm PREFIX] [--cuda PATH]
 """
@@ -40,7 +40,7 @@ PYTHON = {
     "python -c pass": "pass",
     "python, its library": "import dataclasses, pathlib, re, shutil, subprocess, tempfile, threading",
 }
-# The driver as it is, that tells at its end when each program ran and what it used itself.
+# Run the driver unmodified; at its end, write when each program ran and the processor time of the driver.
 OBSERVED = """\
 import json, os, resource, sys, time
 from mlir_offload.__main__ import main
@@ -70,9 +70,9 @@ main()
 
 @dataclass(frozen=True)
 class Cost:
-    """One call, in seconds: all of it, what none of its programs ran in, processor time, programs.
+    """One invocation, in seconds: wall time, wall time without any tool, processor times, number of programs.
 
-    `busy` is the processor time of the driver while none of its programs ran.
+    `busy` is the processor time of the driver while none of its tools ran.
     """
 
     wall: float
@@ -83,12 +83,12 @@ class Cost:
     programs: int
 
 
-# When something was, and how much processor time the driver had used by then.
+# A time, and the processor time that the driver had used by then.
 Moment = tuple[float, float]
 
 
 def covered(intervals: Iterable[tuple[Moment, Moment]]) -> Moment:
-    """Return the time that lies in any of the intervals, and what the driver used in them."""
+    """Return the total length of the union of the intervals, and the driver's processor time in them."""
     wall = busy = 0.0
     reached = (0.0, 0.0)
     for start, end in sorted(intervals):
@@ -113,7 +113,7 @@ def observe(work: Path, words: Iterable[str]) -> Cost:
 
 
 def observe_python(python: Path, code: str) -> Cost:
-    """Return what Python takes for a line of code."""
+    """Return the cost of running a line of code in Python."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.monotonic()
     subprocess.run([python, "-c", code], check=True)
@@ -151,7 +151,8 @@ def main() -> None:
     parser.add_argument("--llvm", type=Path, default=Path("/usr/lib/llvm-22"))
     parser.add_argument("--cuda", type=Path, default=Path("/usr/local/cuda-13.0"))
     options = parser.parse_args()
-    # Users have compiled modules; a shell that forbids writing them would be measured instead.
+    # Users have compiled Python modules, so allow writing them; otherwise their compilation would be
+    # measured.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.pop("PYTHONPATH", None)
     work = Path(tempfile.mkdtemp(prefix="mlir-offload-bench-"))

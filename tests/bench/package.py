@@ -1,7 +1,8 @@
-"""Time the packaging of large device images: mlir-offload next to cat and clang-offload-packager.
+"""Time the packaging of large device images with mlir-offload, cat and clang-offload-packager.
 
-The memory of a program includes what this script had when it started it, which is the least shown.
-Every figure is a ratio of medians measured in turn in one run, because the speed of a machine drifts.
+The memory of a program includes that of this script when it started the program, which is the least value
+shown. Every figure is a ratio of medians of runs that take turns, because the speed of a machine varies over
+time.
 
 usage: python tests/bench/package.py [--runs N] [--size-mb N] [--llvm PREFIX] [--directory DIR]
 """
@@ -30,14 +31,14 @@ KEYS = "triple=nvptx64-nvidia-cuda,arch=sm_90,kind=cuda"
 
 @dataclass(frozen=True)
 class Run:
-    """How long a program took, and the most memory that it had."""
+    """The wall time of a program in seconds, and its peak memory in bytes."""
 
     seconds: float
     peak_bytes: int
 
 
 def make_images(directory: Path, size_bytes: int) -> list[Path]:
-    """Write files that look like bitcode and do not compress."""
+    """Write incompressible files with the magic of bitcode."""
     paths = []
     for number in range(FILES):
         path = directory / f"{number}.bc"

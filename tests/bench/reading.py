@@ -1,8 +1,10 @@
-"""Compare how long device code takes to read, in `inspect` and in a link, with the vendors' tools.
+"""Compare the time for reading device code, in `inspect` and in a link, with that of the vendors' tools.
 
-The files are those of tests/foreign/wheels.yaml, downloaded by pip, and 300 objects made here. Each
-figure is the processor time of whole processes, the least of several runs, and the most memory. The
-driver is installed as from a wheel.
+The files are those of tests/foreign/wheels.yaml, downloaded by pip, and 300 generated objects. Each figure is
+the processor time of whole processes, the least of several runs, and the peak memory. The commands take turns until
+N turns in a row make none of them faster. The driver is installed from a wheel.
+The link is compared with the call of clang that the driver makes, started without a shell. Both write to TMPDIR. If
+it is in memory, the tools take less time than on a disk, and the ratio is larger.
 
 usage: python tests/bench/reading.py [--runs N] [--llvm PREFIX] [--cache DIR]
 """
@@ -10,6 +12,7 @@ usage: python tests/bench/reading.py [--runs N] [--llvm PREFIX] [--cache DIR]
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
 import shlex
@@ -43,17 +46,19 @@ define ptx_kernel void @k_n{number}(ptr addrspace(1) %p) #0 {{
 attributes #0 = {{ "target-cpu"="sm_80" }}
 """
 _LAYOUT = 'target datalayout = "'
+# A run that is faster by less tells nothing.
+_FASTER = 0.99
 
 
 class Cost(Struct, frozen=True):
-    """Processor time of a command and the programs that it runs, and the memory of the largest."""
+    """The processor time of a command and its children in seconds, and the largest peak memory in bytes."""
 
     seconds: float
     peak_bytes: int
 
 
 class Row(Struct, frozen=True):
-    """A command of ours, and one to compare it with; `start` is what starting ours takes."""
+    """A command of mlir-offload, and one to compare it with; `start` measures the startup of the former."""
 
     name: str
     ours: Sequence[str | Path]
@@ -63,17 +68,25 @@ class Row(Struct, frozen=True):
 
 
 def measure(commands: Sequence[Sequence[str | Path]], runs: int) -> list[Cost]:
-    """Return the least time and the most memory of each command; they take turns, after one run to warm up."""
-    costs: list[list[Cost]] = [[] for _ in commands]
-    for turn in range(runs + 1):
-        for found, argv in zip(costs, commands, strict=True):
+    """Return the least time and the peak memory of each command; they take turns, after one warm-up run.
+
+    A loaded machine slows down more runs of a long command than of a short one. Therefore turns go on until `runs`
+    of them in a row were not faster.
+    """
+    found = [run_once([str(word) for word in argv]) for argv in commands]
+    best = [Cost(math.inf, one.peak_bytes) for one in found]
+    left = runs
+    while left:
+        left -= 1
+        for number, argv in enumerate(commands):
             cost = run_once([str(word) for word in argv])
-            if turn:
-                found.append(cost)
-    return [
-        Cost(min(one.seconds for one in found), max(one.peak_bytes for one in found))
-        for found in costs
-    ]
+            if cost.seconds < _FASTER * best[number].seconds:
+                left = runs
+            known = best[number]
+            best[number] = Cost(
+                min(known.seconds, cost.seconds), max(known.peak_bytes, cost.peak_bytes)
+            )
+    return best
 
 
 def run_once(argv: Sequence[str]) -> Cost:
@@ -88,7 +101,7 @@ def run_once(argv: Sequence[str]) -> Cost:
 
 
 def reading_rows(ours: Sequence[str], cache: Path, llvm: Path, small: Path) -> list[Row]:
-    """Return the comparisons of `inspect` with the tools that read one format."""
+    """Return the comparisons of `inspect` with tools that read a single format."""
     module, library = find_member("libnccl_device.bc", cache), find_member("libxgboost.so", cache)
     inspect = (*ours, "inspect")
     return [
@@ -109,7 +122,7 @@ def reading_rows(ours: Sequence[str], cache: Path, llvm: Path, small: Path) -> l
 
 
 def link_row(driver: Sequence[str], folder: Path, major: int) -> Row:
-    """Return the comparison of a link with the call of clang that it makes itself."""
+    """Return the comparison of a link with the clang command that it runs."""
     inputs = LinkInputs(major, folder)
     objects = [_object(inputs, number) for number in range(OBJECTS)]
     calls = "".join(f"void use_n{n}(void);\n" for n in range(OBJECTS))
@@ -126,7 +139,7 @@ def link_row(driver: Sequence[str], folder: Path, major: int) -> Row:
         cwd=folder,
     )
     (link,) = (line for line in done.stderr.splitlines() if " --offload-link " in line)
-    return Row(f"link of {OBJECTS} objects", ours, ("sh", "-c", link), "clang --offload-link")
+    return Row(f"link of {OBJECTS} objects", ours, shlex.split(link), "clang --offload-link")
 
 
 def _object(inputs: LinkInputs, number: int) -> Path:

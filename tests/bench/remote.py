@@ -1,9 +1,9 @@
-"""Build 60 modules for three architectures on the workers of a server: what it costs the client.
+"""Measure the client's overhead for building 60 modules for three architectures on remote workers.
 
 usage: python tests/bench/remote.py [--modules N] [--workers N] [--directory DIR]
 
-The client's processor time is that of `build` and its children; its bytes are counted by a relay
-between it and the server.
+The client's processor time is that of `build` and its children; its bytes are counted by a relay between it
+and the server.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ENDINGS = (".o", ".images", ".host", ".device")
 
 @dataclass
 class Relay:
-    """Passes connections on to a port, and counts what goes both ways."""
+    """Forwards connections to a port, and counts the bytes in both directions."""
 
     target: int
     port: int = field(default_factory=free_port)
@@ -61,7 +61,7 @@ class Relay:
             target.shutdown(socket.SHUT_WR)
 
     def take(self) -> tuple[int, int]:
-        """Return what was counted since the last call."""
+        """Return the bytes counted since the last call."""
         found = self.sent, self.received
         self.sent = self.received = 0
         return found
@@ -73,7 +73,7 @@ def say(text: str) -> None:
 
 
 def timed(folder: Path, *options: str) -> tuple[float, float, int]:
-    """Return the seconds, the processor's seconds, and the steps of a build."""
+    """Return the wall time and processor time in seconds, and the number of steps of a build."""
     begin = time.monotonic()
     with (folder / "log").open("wb") as log:
         words = [*COMMAND, "--report=report.json", *options]
@@ -125,7 +125,7 @@ def show(name: str, taken: tuple[float, float, int], counted: tuple[int, int]) -
 
 
 def run_bench(text: str | None, measure_it: Callable[[Path, int, int], None]) -> None:
-    """Measure what the command line chooses, in a directory of its own: the modules and the workers."""
+    """Run the measurement that the command line selects, in a temporary directory."""
     parser = argparse.ArgumentParser(description=text)
     parser.add_argument("--modules", type=int, default=60)
     parser.add_argument("--workers", type=int, default=2)

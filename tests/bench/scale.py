@@ -1,11 +1,11 @@
-"""Tell how the cost of a compilation grows with a program: its kernels, their lines, their barriers.
+"""Measure how the cost of a compilation grows with a program: its kernels, their lines, their barriers.
 
-For three sizes of each: the processor time of the driver itself, that of the tools, and the LLVM IR of
-the kernels that clang gets. The exponent is the slope of a line through their logarithms, without what
-the smallest program costs; the exit status is 1 if one of our own is above the bar.
+For three sizes of each: the processor time of the driver, that of the tools, and the size of the LLVM IR of
+the kernels for clang. The exponent is the slope of a line through their logarithms, after subtracting the
+cost of the smallest program. The exit status is 1 if an exponent of the driver exceeds the limit.
 
-With --count the driver's own cost is what valgrind counts, in thousand million instructions: that does
-not vary with the load of the machine.
+With --count, the driver's cost is the instruction count of valgrind, in units of 10^9, which does not vary
+with the load of the machine.
 
 usage: python tests/bench/scale.py [--arch ARCH] [--small] [--count]
 """
@@ -34,7 +34,7 @@ SHARED = "memref<64xf32, #gpu.address_space<workgroup>>"
 MEMORY = "memref<?xf32>"
 COUNTER = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
 COUNTED = re.compile(r"I\s+refs:\s+([\d,]+)")
-# The driver as it is, that tells at its end what it used itself, and what its tools did.
+# Run the driver unmodified; at its end, write its own processor time and that of its tools.
 OBSERVED = """\
 import json, os, resource
 from mlir_offload.driver.cli import main
@@ -51,7 +51,7 @@ main()
 
 @dataclass(frozen=True)
 class Cost:
-    """What one compilation took: seconds of the driver, of its tools, and bytes of LLVM IR."""
+    """The cost of a compilation: seconds of the driver and of its tools, and bytes of LLVM IR."""
 
     own_s: float
     tools_s: float
@@ -87,7 +87,7 @@ def _lines(count: int, value: str = "%v0") -> str:
 
 
 def _barriers(count: int) -> str:
-    """Return code in which a value of each part is used behind all barriers."""
+    """Return code in which a value from each part is used after all barriers."""
     parts = "\n".join(
         f"%x{n} = memref.load %m[%i] : {MEMORY}\nmemref.store %x{n}, %w[%i] : {SHARED}\n"
         f"gpu.barrier\n%y{n} = memref.load %w[%i] : {SHARED}"
@@ -114,7 +114,7 @@ KINDS: Mapping[str, tuple[Callable[[int], str], tuple[int, int, int]]] = {
 
 
 def main() -> int:
-    """Measure, print, and return whether an exponent is above the bar."""
+    """Measure and print; return whether an exponent exceeds the limit."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--arch", default="host")
     parser.add_argument("--small", action="store_true", help="a quarter of each size")
@@ -142,7 +142,7 @@ def main() -> int:
 
 
 def least_cost(program: str, arch: str, *, is_counted: bool) -> Cost:
-    """Return the least cost of some compilations: fewer of a program whose compilation takes long."""
+    """Return the least cost of several compilations; the number of runs is limited by time."""
     if is_counted:
         return measure(program, arch, is_counted=True)
     costs: list[Cost] = []
@@ -176,9 +176,9 @@ def measure(program: str, arch: str, *, is_counted: bool) -> Cost:
 
 
 def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
-    """Return the slope of the line through the logarithms that fits best."""
+    """Return the slope of the regression line through the logarithms."""
     xs = [math.log(size) for size in sizes]
-    # What is too small to be measured does not grow.
+    # Values that are too small to measure count as constant.
     ys = [math.log(max(value, 1e-3)) for value in values]
     x_mean, y_mean = sum(xs) / len(xs), sum(ys) / len(ys)
     above = sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True))

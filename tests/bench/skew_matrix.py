@@ -1,7 +1,8 @@
-"""Measure the guard against skew: what real tools make of each module and what the checker says of it.
+"""Measure the accuracy of the compatibility checks: results of real tools and of the checker for each module.
 
-All modules of the corpus (tests/integration/skew), as each installed release of LLVM writes them, are given
-to every other. The table goes to tests/golden/skew/matrix.csv, the figures to docs/design/ir-compatibility.md.
+Every module of the corpus (tests/integration/skew), as written by each installed release of LLVM, is passed
+to every other release. The table is written to tests/golden/skew/matrix.csv, the figures to
+docs/design/ir-compatibility.md.
 
 usage: python tests/bench/skew_matrix.py [--write] [--checker] [--only REGEX] [--jobs N] [--show]
 """
@@ -28,9 +29,9 @@ DOCUMENT = ROOT / "docs" / "design" / "ir-compatibility.md"
 
 
 def measure_all(only: str, jobs: int, folder: Path, known: list[Row]) -> list[Row]:
-    """Return the rows of all cases whose names have a match; print the files that are misread.
+    """Return the rows of all cases whose names match; print the files that are misread.
 
-    Where rows are known already only the checker is asked again.
+    If the rows are known, only the checker is rerun.
     """
     cases = [case for name, case in all_cases().items() if re.search(only, name)]
     pairs = [(case, release) for case in cases for release in case.releases]
@@ -48,13 +49,13 @@ def measure_all(only: str, jobs: int, folder: Path, known: list[Row]) -> list[Ro
 
 
 def say(line: str) -> None:
-    """Print at once: the matrix takes minutes."""
+    """Print immediately, because the matrix takes minutes."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def show(rows: list[Row]) -> None:
-    """Print each pair that the checker misses or flags without need, with what shows it."""
+    """Print each pair that the checker misses or flags falsely, with the evidence."""
     for row in rows:
         for cell in row.cells:
             found = standing(cell)

@@ -1,8 +1,8 @@
-"""Every program of the docs and of the tests, lowered by one LLVM and linked by an older one.
+"""Compile every program of the docs and tests with one LLVM and link it with an older one.
 
-For each pair of releases: how many compile, with device bitcode, link with the older linker wrapper
-and pass its verification, run on the CPU with the result that one release gives, and make the same
-PTX of the older form. Ends with status 1 where one does not.
+For each pair of releases: how many programs compile, with device bitcode, link with the older linker wrapper
+and pass its verification, run on the CPU with the same result as with one release, and generate the same PTX
+from downgraded IR. The exit status is 1 if one fails.
 
 usage: python tests/bench/two_releases.py [PAIR...], as 22:19
 """
@@ -25,10 +25,10 @@ from mlir_offload.translate.downgrade.text import downgrade  # noqa: E402
 
 FOLDERS = ("docs/examples", "tests/integration/inputs")
 PAIRS = ("22:19", "19:16", "22:16")
-# Inline PTX has no form for the CPU.
+# Inline PTX cannot be compiled for the CPU.
 ONLY_GPU = {"tma_descriptor"}
 SECONDS = 300
-# What returns nothing has no exit status that means anything.
+# A main function without a result has no meaningful exit status.
 _MAIN = re.compile(r"@main\(.*\) -> i32")
 
 
@@ -48,7 +48,7 @@ def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def check(source: Path, lowers: str, links: str, work: Path) -> dict[str, str]:
-    """Return what came of each stage: `yes`, `-` where there is none, or the first error."""
+    """Return the result of each stage: `yes`, `-` if the stage does not apply, or the first error."""
     made, shared = work / f"{source.stem}.o", work / f"{source.stem}.so"
     archs = "sm_90" if source.stem in ONLY_GPU else "sm_80,host"
     if call("-c", f"--llvm={lowers}", f"--offload-arch={archs}", source, "-o", made).returncode:

@@ -1,6 +1,6 @@
-"""Files of the distribution's packages that are not installed: unpacked in a folder of our own.
+"""Unpack files of distribution packages that are not installed into a cache directory.
 
-Debian's libmlir packages of two releases exclude each other, so that only one of them can be installed.
+Debian's libmlir packages of two releases conflict, so only one of them can be installed.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from pathlib import Path
 
 
 def find_runner_libraries(major: int, cache: Path) -> Path:
-    """Return the folder with MLIR's runner libraries of a release, fetched if need be.
+    """Return the directory with MLIR's runner libraries of a release, downloading them if required.
 
-    Raises CalledProcessError if apt has no such package, as do the other functions.
+    Raises CalledProcessError if apt does not have the package, as do the other functions.
     """
     path = _find_file(f"libmlir-{major}", major, "lib/libmlir_c_runner_utils.so*", cache)
     return path.parent
 
 
 def find_filecheck(major: int, cache: Path) -> Path:
-    """Return FileCheck of a release, fetched if need be."""
+    """Return FileCheck of a release, downloading it if required."""
     return _find_file(f"llvm-{major}-tools", major, "bin/FileCheck", cache)
 
 
 def find_headers(major: int, cache: Path) -> tuple[Path, ...]:
-    """Return the folders with the headers of LLVM and MLIR of a release, fetched if need be."""
+    """Return the directories with the headers of LLVM and MLIR of a release, downloading them if required."""
     mlir = _find_file(f"libmlir-{major}-dev", major, "include/mlir", cache).parent
     folder = f"../../include/llvm-{major}/llvm"
     llvm = _find_file(f"llvm-{major}-dev", major, folder, cache).resolve().parent

@@ -17,12 +17,13 @@ from support.opencl import opencl_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ("nvidia", "gfx90a", "spirv64", "host")
-# Operations of tensor cores are for NVIDIA GPUs, and for the CPU.
+# The targets that support tensor core operations.
 DEVICE_FUNCTION_TARGETS = frozenset({"nvidia", "host"})
 _EXECUTED = frozenset({"spirv64", "host"})
-# Releases that cannot link for a target, and the one that links what they lower.
+# Releases that cannot link for a target, and the release that links their output instead.
 _LINKING = {("19", "spirv64"): "22"}
-# What a program gets wrong by itself; a GPU that runs it otherwise may still print what it expects.
+# Programs with errors of their own; a GPU that schedules threads differently may still print the expected
+# text.
 _OWN_FAULTS = {
     "GPU/CUDA/sm90/gemm_f32_f16_f16_128x128x128.mlir": "no barrier between writing and reading accShmem",
     "GPU/CUDA/sm90/gemm_pred_f32_f16_f16_128x128x128.mlir": "no barrier between writing and reading accShmem",
@@ -38,7 +39,7 @@ _MOST_CHARACTERS = 160
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What holds for every program: the release of LLVM, and more files to link."""
+    """The settings for all programs: the release of LLVM, additional files to link, FileCheck, options."""
 
     llvm: str
     libraries: tuple[str, ...]
@@ -47,7 +48,7 @@ class Setting:
 
 
 def try_program(program: Program, target: str, setting: Setting, folder: Path) -> Result:
-    """Return what came of it, in an empty folder for its files."""
+    """Return the result for a program and a target; `folder` is an empty directory for its files."""
     name = program.nvidia if target == "nvidia" else target
     result = Result(program.name, name)
     binary = folder / "program"
@@ -111,8 +112,8 @@ def _filecheck(program: Program, filecheck: Path, printed: str) -> subprocess.Co
 def _call(
     argv: Sequence[str], environment: Mapping[str, str], seconds: int, folder: Path
 ) -> subprocess.CompletedProcess[str]:
-    # Of its own: a session, since what it started must not go on without it, and a directory, since a
-    # report of a crash lies where the driver runs.
+    # A new session, so that children of the command can be killed too, and a separate directory, because
+    # crash reports are written to the working directory.
     with subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -134,7 +135,7 @@ def _call(
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the first error without what differs from machine to machine."""
+    """Return the first error, without the parts that differ between hosts."""
     found = _FIRST_ERROR.search(done.stderr)
     if found is None:
         return "" if done.returncode == 0 else f"status {done.returncode}"

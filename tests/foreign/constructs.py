@@ -1,8 +1,8 @@
-"""Compare the table of textual constructs with what the parser of each release takes; exit status 1 if they differ.
+"""Compare the table of textual constructs with the parser of each release; exit status 1 if they differ.
 
 usage: python tests/foreign/constructs.py [--releases=14,...,22] [--root=N=DIR]
 
-The table is toolchain/data/ir_text.yaml. A construct is tried in a module of tests/foreign/constructs.ll.
+The table is toolchain/data/ir_text.yaml. Each construct is tested by a module in tests/foreign/constructs.ll.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def load_examples() -> dict[str, str]:
 
 
 def mistakes(reader: Reader, construct: Construct, text: str) -> Iterator[str]:
-    """Return where a release parses a construct and the table has it that it does not, or the reverse."""
+    """Yield an error if a release parses a construct contrary to the table."""
     answer = reader.print(text.encode())
     expected = (construct.since or 0) <= reader.release < (construct.gone or reader.release + 1)
     if answer.is_read != expected:

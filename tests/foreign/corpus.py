@@ -1,7 +1,7 @@
-"""Compare what is read of device code in public wheels with the vendors' own tools.
+"""Compare the properties read from device code in public wheels with the output of the vendors' tools.
 
-Cubins are paired by hash with those that cuobjdump takes out of the same library, and their kernels
-compared with `cuobjdump -res-usage`. Code objects for AMD GPUs, compressed bundles among them, are
+Cubins are paired by hash with those that cuobjdump extracts from the same library, and their kernels are
+compared with `cuobjdump -res-usage`. Code objects for AMD GPUs, including those in compressed bundles, are
 compared with the metadata that llvm-readobj prints.
 
 usage: python tests/foreign/corpus.py [--llvm PREFIX] [--cache DIR]
@@ -33,7 +33,7 @@ from mlir_offload.toolchain.byte_view import ByteView  # noqa: E402
 
 _USAGE = re.compile(r"Function (\S+):\s+(.*)")
 _NUMBER = re.compile(r"(REG|STACK|SHARED|LOCAL):(\d+)")
-# cuobjdump adds the shared memory that sm_90 and later reserve, but not for every kernel.
+# cuobjdump adds the shared memory that sm_90 and newer reserve, but not for every kernel.
 _RESERVED = 1024
 _METADATA = re.compile(r"AMDGPU Metadata: (---.*?\n\.\.\.)", re.DOTALL)
 Facts = Mapping[str, tuple[int | None, ...]]
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def compare(library: Path, folder: Path, cuobjdump: Path, readobj: Path) -> int:
-    """Print how a library compares, and return the number of differences."""
+    """Compare a library, print a summary, and return the number of differences."""
     differences: list[str] = []
     cubins: set[str] = set()
     images = kernels = paired = 0
@@ -104,7 +104,7 @@ def compare(library: Path, folder: Path, cuobjdump: Path, readobj: Path) -> int:
 
 
 def extract_cubins(cuobjdump: Path, library: Path, folder: Path) -> Iterator[str]:
-    """Yield the hashes of the cubins that cuobjdump takes out: of bitsandbytes' three fat binaries, one."""
+    """Yield the hashes of the cubins that cuobjdump extracts; it reads one of bitsandbytes' three fat binaries."""
     folder.mkdir()
     command = [str(cuobjdump), "-xelf", "all", str(library)]
     subprocess.run(command, check=True, cwd=folder, capture_output=True)
@@ -114,12 +114,12 @@ def extract_cubins(cuobjdump: Path, library: Path, folder: Path) -> Iterator[str
 
 
 def run_tool(*argv: str | Path) -> str:
-    """Return what a tool prints."""
+    """Return the standard output of a tool."""
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
 def usage(cuobjdump: Path, cubin: Path, kernels: Facts) -> Facts:
-    """Return registers and shared memory of the kernels as cuobjdump prints them, which lists functions too."""
+    """Return registers and shared memory of the kernels from cuobjdump, which also lists other functions."""
     found = {}
     for name, facts in _USAGE.findall(run_tool(cuobjdump, "-res-usage", cubin)):
         if name in kernels:
@@ -131,12 +131,12 @@ def usage(cuobjdump: Path, cubin: Path, kernels: Facts) -> Facts:
 
 
 def cubin_facts(image: Image) -> Facts:
-    """Return the same of the kernels as we read them."""
+    """Return the same properties, read by mlir-offload."""
     return {kernel.name: (kernel.registers, kernel.shared_bytes or 0) for kernel in _kernels(image)}
 
 
 def amd_metadata(readobj: Path, file: Path) -> Facts:
-    """Return what llvm-readobj prints of each kernel."""
+    """Return the properties of each kernel that llvm-readobj prints."""
     texts = _METADATA.findall(run_tool(readobj, "--notes", file))
     rows = [row for text in texts for row in yaml.safe_load(text)["amdhsa.kernels"]]
     return {
@@ -152,7 +152,7 @@ def amd_metadata(readobj: Path, file: Path) -> Facts:
 
 
 def amd_facts(image: Image) -> Facts:
-    """Return the same of the kernels as we read them."""
+    """Return the same properties, read by mlir-offload."""
     return {
         kernel.name: (
             *(kernel.registers, kernel.scalar_registers),

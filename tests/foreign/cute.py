@@ -1,4 +1,4 @@
-"""Layouts of CUTLASS, read from its headers: `Layout<Shape<...>, Stride<...>>`, from coordinates to an index."""
+"""CUTLASS layouts, parsed from its headers: `Layout<Shape<...>, Stride<...>>` maps coordinates to an index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMENT = re.compile(r"//[^\n]*")
 
 
 class Layout:
-    """Strides of the sizes of a tree of coordinates, of which the first varies fastest."""
+    """The sizes and strides of a tree of coordinates; the first coordinate varies fastest."""
 
     def __init__(self, text: str) -> None:
         tokens = iter(_TOKEN.findall(text))
@@ -39,7 +39,7 @@ class Layout:
 
 
 def _parse_list(tokens: Iterator[str]) -> list[Tree]:
-    """Read `<a, b, ...>`."""
+    """Parse `<a, b, ...>`."""
     assert next(tokens) == "<"
     found: list[Tree] = []
     for word in tokens:
@@ -81,7 +81,7 @@ def _at(coordinate: int, shape: Tree, stride: Tree) -> int:
 
 
 def read_traits(text: str) -> Mapping[str, Mapping[str, Layout]]:
-    """Return the layouts of each operation in a header; those of a template with parameters are left out."""
+    """Return the layouts of each operation in a header, except those of templates with parameters."""
     text = _COMMENT.sub("", text)
     aliases = {name: value for name, value in _USING.findall(text) if "Layout" in value}
     found: dict[str, dict[str, Layout]] = {}

@@ -1,10 +1,11 @@
-"""Compare operations for debuggers and retained nodes in toolchain/data/skew_limits.yaml with what each release reads; exit status 1 if they differ.
+"""Compare debug operations and retained nodes in skew_limits.yaml with each reader; exit status 1 if they differ.
 
 usage: python tests/foreign/debug_operations.py [--releases=14,...,22] [--root=N=DIR]
 
-A reader that finds an operation that it does not have drops all debug information. The oldest and the newest release tell
-which operations there are, with how many numbers; each release is asked about those that the oldest does not have.
-The same holds for a function that retains a node of a kind that a reader does not take; each is asked about all kinds.
+A reader drops all debug information if it finds an unknown operation. The oldest and the newest release
+determine the existing operations and their number of arguments; each release is tested with the operations
+that the oldest does not have. The same applies to a function that retains a node of an unsupported kind; each
+release is tested with all kinds.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from foreign.reader import Reader, print_differences  # noqa: E402
 
 from mlir_offload.toolchain.skew.limits import load_limits  # noqa: E402
 
-# DWARF's operations, and LLVM's own.
+# The operations of DWARF and of LLVM.
 _NUMBERS = (*range(1, 0x100), *range(0x1000, 0x1020))
 _MOST_ARGUMENTS = 2
-# A number that is no operation.
+# A number that is not an operation.
 _ARGUMENT = 9
 _INVALID = re.compile(r"!DIExpression\(([^)]*)\)")
 _UNIT = b"!DICompileUnit"
-# A node of each kind that a function may be thought to retain; those without a row no release takes.
+# A node of each kind that a function could retain. No release accepts the kinds without a row in the table.
 _RETAINED = {
     "DILocalVariable": "scope: !4, type: !5",
     "DILabel": 'scope: !4, name: "x", file: !2, line: 1',
@@ -74,7 +75,7 @@ _MODULE = """!llvm.module.flags = !{!0}
 
 
 def operations(reader: Reader) -> frozenset[tuple[int, int]]:
-    """Return the operations that a release with programs of its own has, with how many numbers follow each."""
+    """Return the operations of an installed release, as pairs of a number and its argument count."""
     tried = {
         ", ".join(map(str, (number, *[_ARGUMENT] * count))): (number, count)
         for number in _NUMBERS
@@ -84,7 +85,7 @@ def operations(reader: Reader) -> frozenset[tuple[int, int]]:
     text = _module(list(tried))
     done = subprocess.run(command, input=text, capture_output=True, check=False)
     invalid = set(_INVALID.findall(done.stderr.decode()))
-    # The verifier prints those that it does not know as numbers, and names no other.
+    # The verifier prints unknown operations as numbers, and names no others.
     return frozenset(one for words, one in tried.items() if words not in invalid)
 
 
@@ -107,7 +108,7 @@ def _module(expressions: Sequence[str]) -> bytes:
 
 
 def mistakes(readers: Sequence[Reader]) -> Iterator[str]:
-    """Return where the table differs from what the releases read."""
+    """Yield the differences between the table and the readers of the releases."""
     limits = load_limits()
     oldest, newest = (operations(reader) for reader in (readers[0], readers[-1]))
     known = limits.debug_operations
@@ -115,7 +116,7 @@ def mistakes(readers: Sequence[Reader]) -> Iterator[str]:
     if added != known.keys():
         yield f"operations since LLVM {readers[0].release}: {sorted(added ^ known.keys())} differ"
     for number, count in sorted(newest):
-        # More numbers than follow an operation may be taken for operations.
+        # If an operation is given more numbers than it has arguments, the rest may be parsed as operations.
         if count < limits.debug_arguments.get(number, 0):
             yield f"operation {number:#x} needs {count} numbers"
     for reader in readers:

@@ -1,11 +1,11 @@
-"""Derive all tables that the releases of LLVM determine, and compare the others with what these releases do.
+"""Derive all tables that depend only on LLVM releases, and compare the other tables with these releases.
 
 usage: python tests/foreign/derive.py --releases=14,15,...,23 --root=23=DIR [--write | --compare]
 
-It writes reader_limits.yaml, intrinsics.yaml and intrinsic_signatures.yaml of toolchain/data, and compares the other tables
-that checks between releases use. --compare shows how the first ones differ from what is derived: no program reads the table that it
-writes, so that equal tables prove that all rows come from the readers. Exit status 1 if a table that is compared
-differs. docs/howto/new-llvm.md tells what is left to do.
+It writes reader_limits.yaml, intrinsics.yaml and intrinsic_signatures.yaml of toolchain/data, and compares
+the other tables that the checks between releases use. --compare shows the differences between the first three
+and the derived ones. No program reads the table that it writes, so equal tables prove that all rows come from
+the readers. Exit status 1 if a compared table differs. docs/howto/new-llvm.md lists the remaining steps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT / "tests")]
 from foreign.reader import add_reader_options  # noqa: E402
 
 TABLES = ROOT / "toolchain" / "data"
-# Each program, and the table that it writes; empty for one that compares.
+# Each program, and the table that it writes; empty for a program that compares.
 PROGRAMS = {
     "limits": "reader_limits.yaml",
     "intrinsics": "intrinsics.yaml",
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def _shows_difference(table: Path, derived: str) -> bool:
-    """Print how a table differs from what is derived; return whether it does."""
+    """Print the differences between a table and the derived one; return whether there are any."""
     kept = table.read_text(encoding="utf-8")
     lines = difflib.unified_diff(kept.splitlines(), derived.splitlines(), "kept", "derived", n=0)
     print("\n".join(lines) or f"{table.name}: as derived")  # noqa: T201

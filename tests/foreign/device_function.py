@@ -1,7 +1,7 @@
-"""Functions of upstream's conversion tests, each as a program of its own: a device function.
+"""Make a program of each function in upstream's conversion tests: a device function.
 
-Such a test is a file of functions without kernels, for mlir-opt. Here a function is in a `gpu.module`,
-the pass of the test runs on it, and it is compiled as one that kernels of other files call.
+Such a test is a file of functions without kernels, for mlir-opt. Here each function is put into a
+`gpu.module`, the pass of the test runs on it, and it is compiled as a function for kernels of other files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NVIDIA = "sm_90a"
 
 
 def find_device_functions(tests: Path, folder: Path) -> list[Program]:
-    """Write each function below mlir/test to a file of its own in the folder, and return these."""
+    """Write each function below mlir/test to a separate file in the directory, and return the programs."""
     return [
         program
         for name, pipeline in CONVERSIONS.items()
@@ -84,7 +84,7 @@ def cut_functions(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _end_of(lines: Sequence[str], start: int) -> int:
-    """Return the last line of a function: its closing brace, or the first one of a declaration."""
+    """Return the last line of a function: its closing brace, or the first line of a declaration."""
     for index in range(start + 1, len(lines)):
         if lines[index] == "}":
             return index

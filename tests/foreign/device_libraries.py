@@ -1,10 +1,11 @@
-"""Give libdevice of several CUDA releases and ROCm's device libraries to each reader, and compare with our checker.
+"""Pass libdevice of several CUDA releases and ROCm's device libraries to each reader, and compare with the checker.
 
 usage: python tests/foreign/device_libraries.py [--releases=15,...,22] [--root=N=DIR] [--amdgcn=NAME=DIR] [--write]
 
-libdevice comes from NVIDIA's wheels on PyPI, and libraries of ROCm from Triton's; --amdgcn names folders of ROCm's libraries (`*.bc`), the installed ones are
-always read. A library fits if the reader takes it and knows its intrinsics, if its back end compiles libdevice, and if
-it makes the version of code objects of an oclc_abi_version library; our checker must say the same. The table goes to
+libdevice comes from NVIDIA's wheels on PyPI, libraries of ROCm from Triton's. --amdgcn names directories of
+ROCm libraries (`*.bc`); the installed ones are always tested. A library is compatible if the reader accepts
+it and supports its intrinsics, if its backend compiles libdevice, and if it generates the code object version
+of an oclc_abi_version library; the checker must report the same. The table is written to
 docs/design/device-libraries.md. Exit status 1 if the checker is wrong.
 """
 
@@ -35,7 +36,8 @@ from mlir_offload.toolchain.skew.fact import Consumer  # noqa: E402
 from mlir_offload.toolchain.skew.identity import Severity  # noqa: E402
 
 PAGE = ROOT / "docs" / "design" / "device-libraries.md"
-# The wheel that has the libdevice of a release of CUDA; that of those left out is the same as before.
+# The wheel with the libdevice of each CUDA release; releases without a row have the same file as the previous
+# one.
 _WHEELS = {
     "11.8": "nvidia-cuda-nvcc-cu11==11.8.89",
     "12.0": "nvidia-cuda-nvcc-cu12==12.0.140",
@@ -51,7 +53,7 @@ _WHEELS = {
     "13.5": "nvidia-nvvm==13.5.37",
 }
 _LIBDEVICE = ("libdevice.10.bc",)
-# The same files are in all wheels of Triton from 3.1 on.
+# All wheels of Triton from 3.1 on contain the same files.
 _TRITON, _TRITON_LIBRARIES = "triton==3.5.0", ("ocml.bc", "ockl.bc")
 _INSTALLED = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 _NVIDIA, _AMD = "nvptx64-nvidia-cuda", "amdgcn-amd-amdhsa"
@@ -61,7 +63,7 @@ _OLDEST = 15
 
 @dataclass(frozen=True)
 class Library:
-    """A file of a device library, and of what it is part."""
+    """A file of a device library, and the package that it comes from."""
 
     origin: str
     path: Path
@@ -69,7 +71,7 @@ class Library:
 
 
 def libraries(folders: list[str]) -> Iterator[Library]:
-    """Return the files: libdevice of each release of CUDA, ocml, ockl and the versions of code objects of ROCm."""
+    """Yield the files: libdevice of each CUDA release; ocml, ockl and the code object versions of ROCm."""
     for release, wheel in _WHEELS.items():
         (path,) = _members(f"CUDA-{release}", wheel, _LIBDEVICE)
         yield Library(f"libdevice of CUDA {release}", path, _NVIDIA)
@@ -102,13 +104,13 @@ def _members(name: str, wheel: str, members: Sequence[str]) -> list[Path]:
 
 
 def outcome(library: Library, reader: Reader, newest: Reader) -> str:
-    """Return what a reader makes of a library: `fits`, or what does not."""
+    """Return the result of reading a library: `fits`, or the reason for the incompatibility."""
     data = library.path.read_bytes()
     written = reader.write(data, library.triple)
     if not written.is_read:
         lines = [line for line in written.message.splitlines() if "error" in line.lower()]
         return f"rejected: {(lines or [written.message])[0].split('error: ')[-1][:90]}"
-    # What the reader left of its intrinsics, which it may have replaced by newer ones.
+    # The intrinsics that the reader kept; it may have replaced some by newer ones.
     left = newest.spell(written.output).output.decode(errors="replace")
     declared = {name: line for name, line in intrinsics(left) if name.encode() in data}
     unknown = unknown_names(reader, declared)
@@ -136,16 +138,17 @@ def render(
 _TEXT = """\
 # Device libraries and LLVM
 
-This page compares what `mlir-offload check` reports of libdevice and of ROCm's device libraries with what each release of
-LLVM does. `tests/foreign/device_libraries.py` writes this page; do not edit it.
+This page compares the reports of `mlir-offload check` on libdevice and on ROCm's device libraries with the behavior of
+each release of LLVM. `tests/foreign/device_libraries.py` writes this page; do not edit it.
 
     python tests/foreign/device_libraries.py --releases=15,16,17,18,19,20,21,22,23 --root=23=DIR --amdgcn=NAME=DIR --write
 
-libdevice comes from NVIDIA's wheels, ROCm's libraries from Triton's, Debian 12 (installed) and newer releases of Debian.
-CUDA 12.2 has the libdevice of 12.1, CUDA 12.4 to 12.6 that of 12.3.
-A library *fits* if the release reads it and knows its intrinsics, and if its back end compiles libdevice. A library
-`oclc_abi_version_N` is *wrong* if the hidden arguments of version N begin with another one than those of the version that
-the release makes unless an option chooses one: a kernel would read its arguments where they are not (AM001).
+libdevice is from NVIDIA's wheels. ROCm's libraries are from Triton's wheel, Debian 12 (installed) and newer releases of
+Debian. CUDA 12.2 has the libdevice of 12.1, CUDA 12.4 to 12.6 that of 12.3.
+
+A library *fits* if the release reads it and supports its intrinsics, and if its back end compiles libdevice. A library
+`oclc_abi_version_N` is *wrong* if the hidden arguments of version N have another layout than those of the default version
+of the release: a kernel would read them at wrong addresses (AM001).
 
 {table}
 

@@ -1,9 +1,10 @@
-"""Downgrade modules of the corpus to each older release, and let that release read the result.
+"""Downgrade modules of the corpus for each older release, and read the results with that release.
 
 usage: python tests/foreign/downgrades.py [--releases=15,...,22] [--root=N=DIR] [--only=REGEX] [--every=N] [FILE...]
 
-The files are bitcode to be downgraded instead of the corpus. The text of a module is that of the release that wrote it. A downgrade is right if it is refused with a rule, or if the
-reader takes the result and the newest release finds the same code in it. Exit status 1 if one is not.
+The files are bitcode to downgrade instead of the corpus. The text of a module is printed by the release that
+wrote it. A downgrade is correct if it is rejected with a rule, or if the reader accepts the result and the
+newest release finds the same code in it. Exit status 1 if one is not.
 """
 
 from __future__ import annotations
@@ -31,40 +32,40 @@ from mlir_offload.toolchain.errors import CompatibilityError  # noqa: E402
 from mlir_offload.translate.downgrade.text import downgrade  # noqa: E402
 
 _OLDEST = 15
-# Promises that older releases have no word for, or put into metadata; and where weights come from.
+# Optimization hints that older releases lack or store in metadata, and the origin of branch weights.
 _PROMISES = re.compile(
     r"(?<![\w@.])(?:range|initializes|nofpclass|captures)\((?:[^()\n]|\([^()\n]*\))*\) ?"
     r"|^ +(?:#dbg_|call void @llvm\.lifetime)[^\n]*\n"
     r"|(?<= )tail (?=call )|(?<=(?:.zext|itofp) )nneg |(?<=(?:fpext|trunc) )(?:contract|fast) |^!nvvm\.annotations = !\{\}\n"
     r'|, !range !\d+|!"expected", |^!\d+ = !\{i\d+ -?\d+, i\d+ -?\d+\}$'
-    # Of a label, the column, which releases before 21 do not have.
+    # The column of a label, which releases before 21 do not have.
     r"|(?<=\d), column: \d+(?=\)$)|dead_on_return(?:\(\d+\))? "
     r"|\b(?:dead_on_unwind|writable) "
-    # A version of PTX that a release does not write; it reports that when it generates code.
+    # A PTX ISA version that a release does not support; it reports that when it generates code.
     r"|\+ptx\d+,"
-    # Which stores assign a variable, which LLVM 15 does not have.
+    # The assignment IDs of stores, which LLVM 15 does not have.
     r"|, !DIAssignID !\d+|^!\d+ = distinct !DIAssignID\(\)\n"
-    # Whether a register is kept free, and whether the provenance of a pointer counts.
+    # Whether a register is reserved, and whether the provenance of a pointer is observed.
     r'|(?<="non-leaf)-no-reserve(?=")|(?<= ptrto)(?:addr|int)(?= )',
     re.MULTILINE,
 )
-# Details for debuggers, from LLVM 21 on, that older releases have no field for.
+# Debug info fields from LLVM 21 on, which older releases do not have.
 _DETAILS = ("atomGroup", "atomRank", "keyInstructions")
 _DETAIL = re.compile(rf", (?:{'|'.join(_DETAILS)}): \w+(?=[,)])")
-# What the last promise of a parameter leaves behind.
+# The blank after a removed attribute at the end of a parameter.
 _BEFORE_END = re.compile(r" (?=[,)])")
-# What a function retains for debuggers, which older releases do not take.
+# The retained nodes of a function, which older releases reject.
 _RETAINED = re.compile(r", retainedNodes: !(\d+)")
 _DECLARED = re.compile(r"^declare [^\n]*\n", re.MULTILINE)
 _RULE = re.compile(r"\[([A-Z]+\d+)\]")
 
 
 def outcomes(job: Job, writer: Reader, readers: Sequence[Reader]) -> Iterator[tuple[int, str]]:
-    """Return for each older reader what comes of a downgrade: `right`, or in which way it is not."""
+    """Yield the result of a downgrade for each older reader: `right`, or the kind of error."""
     newest = readers[-1]
     printed = writer.print(job.output.read_bytes(), job.triple)
     text = printed.output.decode(errors="replace")
-    # What a newer release keeps of the summary is for links, and is not part of the code.
+    # Newer releases print the summary, which is for links and not part of the code.
     text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("^"))
     original = newest.spell(writer.write(text.encode(), job.triple).output).output.decode()
     for reader in readers:
@@ -81,7 +82,7 @@ def _outcome(text: str, original: str, reader: Reader, newest: Reader, triple: s
     written = reader.write(made.encode(), triple)
     if not written.is_read:
         return f"REJECTED: {written.message.splitlines()[0][:160]}"
-    # The reader may have replaced some by those of its own.
+    # The reader may have replaced some intrinsics by its own.
     left = reader.print(made.encode(), triple).output.decode(errors="replace")
     unknown = unknown_names(reader, dict(intrinsics(left)))
     if unknown:
@@ -93,7 +94,7 @@ def _outcome(text: str, original: str, reader: Reader, newest: Reader, triple: s
 
 
 def _comparable(text: str) -> str:
-    """Return a module without promises, and with its declarations in order: another name has another place."""
+    """Return a module without optimization hints and with sorted declarations, whose order depends on their names."""
     lists = tuple(f"!{number} = " for number in set(_RETAINED.findall(text)))
     text = _BEFORE_END.sub("", _DETAIL.sub("", _PROMISES.sub("", _RETAINED.sub("", text))))
     lines = _DECLARED.sub("", text).splitlines(keepends=True)

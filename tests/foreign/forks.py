@@ -1,7 +1,8 @@
-"""Compare what forks of loaded tools make of upstream's tests with what the started tools make of them.
+"""Compare the output of forks of loaded tools with that of started tools for upstream's tests.
 
-Every file of mlir/test goes through mlir-opt and mlir-translate, and what mlir-translate writes through clang. Exit
-status 1 if a fork that ends well writes something else, or does not end well where the tool does.
+Every file of mlir/test is processed by mlir-opt and mlir-translate, and the output of mlir-translate by
+clang. Exit status 1 if a fork that succeeds writes something else than the tool, or does not succeed if the
+tool does.
 
 usage: python tests/foreign/forks.py [--llvm=22] [--source=DIR] [--every=N]
 """
@@ -37,17 +38,17 @@ _CLANG = ("-c", "-O1", "-x", "ir", "-Wno-override-module")
 
 
 class Comparison(Struct):
-    """The tools, started and loaded, and where they write."""
+    """The tools, started and loaded, and their output directory."""
 
     tools: Path
     folder: Path
     started: ProcessRunner
     loaded: ProcessRunner
     forks_translate: bool
-    """Whether mlir-opt has the main() of mlir-translate: it is in libMLIR, which some releases lack."""
+    """Whether mlir-opt can run the main() of mlir-translate, which requires libMLIR; some releases lack it."""
 
     def compare(self, number: int, path: Path) -> Iterator[tuple[str, str]]:
-        """Yield for each tool its name and how the two results compare."""
+        """Yield the name of each tool and the result of the comparison."""
         yield "mlir-opt", self._judge("mlir-opt", _OPT, path, self.folder / f"{number}.mlir")
         made = self.folder / f"{number}.ll"
         if not self.forks_translate:

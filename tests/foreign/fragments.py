@@ -1,7 +1,7 @@
-"""Compare the matrix fragments that our tests expect with those that CUTLASS describes.
+"""Compare the matrix fragments that the tests expect with the layouts in CUTLASS.
 
-mma.sync, the accumulators of wgmma, and ldmatrix. The headers of CUTLASS are fetched from PyPI, outside of the source
-tree. Exit status 1 if an element is elsewhere.
+It covers mma.sync, the accumulators of wgmma, and ldmatrix. The headers of CUTLASS are downloaded from PyPI
+into a cache. Exit status 1 if an element is at another position.
 
 usage: python tests/foreign/fragments.py
 """
@@ -25,7 +25,7 @@ from support.tensor_fragments import FORMS, Mma, accumulator, matrix_place, plac
 _PACKAGE = "nvidia-cutlass==3.5.1.0"
 _HEADERS = "include/cute/atom/"
 _NAME = re.compile(r"SM\d+_(\d+)x(\d+)x(\d+)_([A-Z\d]+)_([TN]{2})")
-# CUTLASS has no traits of 4 bits, and those of 1 bit give lanes rows 0 and 8 only.
+# CUTLASS has no traits for 4-bit types, and those for 1-bit types assign only rows 0 and 8 to lanes.
 _TYPE = re.compile(r"BF16|TF32|F16|F32|F64|S32|S8|U8")
 _LAYOUTS = ("ALayout", "BLayout", "CLayout")
 _WARPS = 4
@@ -70,7 +70,7 @@ def _check_products(traits: Mapping[str, Mapping[str, Layout]]) -> Iterator[tupl
 
 
 def _is_form(form: Mma, match: re.Match[str]) -> bool:
-    """Return whether it is the same operation; types of one size have one layout."""
+    """Return whether it is the same operation; types of the same size have the same layout."""
     types = [name.lower().replace("u", "s") for name in _TYPE.findall(match[4])]
     operands = tuple(name.replace("u", "s") for name in form.elements)
     order = f"{'row' if match[5][0] == 'T' else 'col'}.{'col' if match[5][1] == 'N' else 'row'}"
@@ -99,7 +99,7 @@ def _difference(form: Mma, layouts: Mapping[str, Layout]) -> str:
 
 
 def _check_accumulators(header: str) -> Iterator[tuple[str, str]]:
-    """Each warp of four has 16 rows, in the layout of mma.sync for every 8 columns."""
+    """Each of four warps has 16 rows, in the layout of mma.sync for every 8 columns."""
     for name, layout in read_aliases(header, r"CLayout_64x\d+").items():
         wrong = ""
         for thread in range(32 * _WARPS):
@@ -113,7 +113,7 @@ def _check_accumulators(header: str) -> Iterator[tuple[str, str]]:
 
 
 def _check_moves(traits: Mapping[str, Mapping[str, Layout]]) -> Iterator[tuple[str, str]]:
-    """A row of 8 elements of 16 bits has 128 bits, a matrix 1024."""
+    """A row of 8 16-bit elements has 128 bits, a matrix 1024."""
     for name, layouts in traits.items():
         match = re.fullmatch(r"SM75_U(?:32|16)x(\d)_LDSM_([NT])", name)
         if match is None:

@@ -1,4 +1,4 @@
-"""Calls of intrinsics with given types, and what a reader makes of each: reads it, rejects it, or calls a function."""
+"""Test calls of intrinsics with given types: a reader accepts or rejects them, or treats them as function calls."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _NAME = re.compile(r"@(llvm\.[\w.]+)")
 _FUNCTION = re.compile(r"^define [^\n]*@c(\d+)\([^\n]*\n(.*?)^}", re.MULTILINE | re.DOTALL)
 _PARSED = re.compile(r"^(?:\S+ )?(?:error: )?[^\s:]*:(\d+):\d+: error:", re.MULTILINE)
 _AT_ONCE = 200
-# The lines of a call in a module, and in which of them the call is.
+# The number of lines of a call in a module.
 _LINES = 5
-# What no function has as a parameter, and what is passed instead: constants, or what an instruction makes of one.
+# Types that a function parameter cannot have, and the arguments used instead: constants, or a value computed
+# from one.
 _CONSTANTS = {"token": "none", "metadata": "!{}", "x86_amx": "%tile"}
 _TILE = "%tile = freeze x86_amx poison "
 # The metadata of a function whose calls describe variables, and of a module of such functions.
@@ -40,7 +41,7 @@ _NO_RESULTS = ("void", "token", "x86_amx", "metadata")
 
 
 class Taken(StrEnum):
-    """What a reader makes of a call."""
+    """The result of reading a call."""
 
     READ = "read"
     REJECTED = "rejected"
@@ -49,9 +50,9 @@ class Taken(StrEnum):
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an intrinsic; `suffix` is an overload's, as the release that has it writes it.
+    """A call of an intrinsic; `suffix` is that of the overload, as the defining release spells it.
 
-    `passed` is a number for parameters of integer type, or PARAMETERS: those of the function that calls.
+    `passed` is a number for parameters of integer type, or PARAMETERS to pass those of the calling function.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Call:
     passed: str = PARAMETERS
 
     def lines(self, place: int) -> tuple[str, ...]:
-        """Return the declaration, and a function that calls it and returns what it returns."""
+        """Return the declaration, and a function that calls it and returns its result."""
         result, parameters = split_spelled(self.signature)
         kind = f"{result} ({', '.join(parameters)})" if "..." in parameters else result
         name = f"{self.name}{self.suffix}"
@@ -78,17 +79,17 @@ class Call:
         )
 
     def _value(self, kind: str, place: int) -> str:
-        """Return a parameter or a constant: some parameters of intrinsics must be constants."""
+        """Return a parameter or a constant; some parameters of intrinsics must be constants."""
         if self.passed != PARAMETERS and re.fullmatch(r"i\d+", kind):
             return str(int(self.passed)) if kind != "i1" else ("false", "true")[int(self.passed)]
         return _CONSTANTS.get(kind, f"%a{place}")
 
 
 class DebugCall(Call):
-    """A call that describes a variable: it needs a function with debug information."""
+    """A call that describes a variable; it requires a function with debug information."""
 
     def lines(self, place: int) -> tuple[str, ...]:
-        """Return the same lines as of other calls, and the metadata in the last one."""
+        """Return the same lines as other calls, with the metadata in the last one."""
         first = _UNIT.count("\n") + len(_SCOPE) * place
         scope, variable, location = (f"!{first + number}" for number in range(len(_SCOPE)))
         metadata = (f"!{first + number} = {text}" for number, text in enumerate(_SCOPE))
@@ -104,7 +105,7 @@ class DebugCall(Call):
 def answers(
     reader: Reader, calls: Sequence[Call], writer: Reader | None = None
 ) -> dict[Call, Taken]:
-    """Return what a reader makes of each call: of its text, or of the bitcode of a writer, which reads all of them."""
+    """Return the result of reading each call, from text, or from bitcode of a writer that accepts all of them."""
     found: dict[Call, Taken] = {}
     for begin in range(0, len(calls), _AT_ONCE):
         found |= _answers(reader, calls[begin : begin + _AT_ONCE], writer)
@@ -130,7 +131,7 @@ def _answers(reader: Reader, calls: Sequence[Call], writer: Reader | None) -> di
             }
         rejected = _rejected(answer.message, left, is_text=writer is None)
         if not rejected and len(left) > 1:
-            # The reader crashed, or says nothing of the call.
+            # The reader crashed, or its message does not identify the call.
             half = len(left) // 2
             halves = (left[:half], left[half:])
             return found | {
@@ -144,12 +145,13 @@ def _answers(reader: Reader, calls: Sequence[Call], writer: Reader | None) -> di
 
 
 def _functions(reader: Reader, calls: Sequence[Call], printed: str) -> Iterator[Call]:
-    """Return the calls of which a reader left one of a function that it does not know."""
+    """Yield the calls that a reader treats as calls of an unknown function."""
     called = {
         calls[int(place)]: frozenset(_CALL.findall(body))
         for place, body in _FUNCTION.findall(printed)
     }
-    # A reader may put an overload in the place of what was none. It may name one by the types that it is asked with.
+    # A reader may replace a name without overloads by an overload. It may derive its suffix from the types of
+    # the call.
     overloads = frozenset().union(*called.values()) - reader.names
     known = known_names(reader, sorted(overloads)) if overloads else frozenset()
     bases = {_base(name, reader.names) for name in known}
@@ -164,16 +166,16 @@ def _module(calls: Sequence[Call]) -> bytes:
 
 
 def _rejected(message: str, calls: Sequence[Call], *, is_text: bool) -> list[Call]:
-    """Return the calls that the parser or the verifier names."""
+    """Return the calls that the message of the parser or the verifier names."""
     parsed = _PARSED.search(message) if is_text else None
     if parsed is not None:
         return [calls[(int(parsed[1]) - 1) // _LINES]]
-    # A module has one call of a name, whose types the reader may have replaced.
+    # A module has one call per name, whose types the reader may have replaced.
     own = {call.name for call in calls}
     names = {_base(name, own) for name in _NAME.findall(message)}
     return [call for call in calls if call.name in names]
 
 
 def _base(printed: str, names: Collection[str]) -> str:
-    """Return the longest of some names that a name is or begins with; empty if there is none."""
+    """Return the longest of some names that is equal to a name or a prefix of it; empty if there is none."""
     return next((name for name in (printed, *prefixes(printed)) if name in names), "")

@@ -1,12 +1,12 @@
-"""Derive which release of LLVM first reads each intrinsic, by asking the readers of all releases.
+"""Derive the first LLVM release that supports each intrinsic, by testing the readers of all releases.
 
-Each reader gets a module that calls every name with a signature that no intrinsic has. The verifier
-lists those that the reader takes for intrinsics; the others it would call as functions, with no
-message. The names come from the readers' own binaries.
+Each reader gets a module that calls every name with a signature that no intrinsic has. The verifier lists
+those that the reader treats as intrinsics; it silently treats the others as functions. The names come from
+the readers' binaries.
 
 usage: python tests/foreign/intrinsics.py [--releases=14,15,...] [--root=N=DIR] [--write]
 
-It writes toolchain/data/intrinsics.yaml. Releases that are not installed are fetched from PyPI.
+It writes toolchain/data/intrinsics.yaml. Releases that are not installed are downloaded from PyPI.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ sys.path[:0] = [str(ROOT / "tests")]
 from foreign.reader import Reader, put_table, table_arguments  # noqa: E402
 
 TABLE = ROOT / "toolchain" / "data" / "intrinsics.yaml"
-# What the verifier lists: the function (`ptr @llvm.abs`; LLVM 14 has typed pointers), or its call.
+# The verifier lists the function (`ptr @llvm.abs`; LLVM 14 has typed pointers), or its call.
 _KNOWN = re.compile(r"^(?:\S.*|  %v\d+ = call .*)@(llvm\.[\w.]+)", re.MULTILINE)
 _OVERLOAD = ".p0"
-# How a type is written in the name of an overload (Intrinsic::getName).
+# The type suffixes in the name of an overload (Intrinsic::getName).
 _TYPES = re.compile(r"(?:\.(?:nx)?(?:v\d+)?(?:[fi]\d+|bf16|p\d+|s_\w+|sl_\w+|a\d+\w+))+")
 # Readers give some overloads the types of the call: [7 x i3] and [3 x i5].
 _REMANGLED = re.compile(r"(?:\.a7i3|\.a3i5)+$")
-# Each reader knows it.
+# An intrinsic that every reader supports.
 _CANARY = "llvm.trap"
 
 
 def known_names(reader: Reader, names: Sequence[str]) -> frozenset[str]:
-    """Return the names that a reader takes for intrinsics, those that crash it included."""
+    """Return the names that a reader treats as intrinsics, including those that crash it."""
     found = _listed(reader, names)
     if _CANARY in found:
         return found - {_CANARY}
-    # The upgrade of some intrinsics expects the types that they had, and crashes on others.
+    # Upgrading some intrinsics crashes if the call does not have the expected old types.
     if len(names) == 1:
         return frozenset(names)
     half = len(names) // 2
@@ -54,9 +54,9 @@ def _listed(reader: Reader, names: Sequence[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """Since which release each name is an intrinsic, and since which it takes a type suffix.
+    """The first release in which each name is an intrinsic, and in which it accepts a type suffix.
 
-    `taken` are the names that an older reader takes for another intrinsic, by what it takes them for.
+    `taken` maps names to the other intrinsic that an older reader treats them as.
     """
 
     first: Mapping[str, int]
@@ -65,7 +65,7 @@ class Knowledge:
 
 
 def _calls(names: list[str]) -> str:
-    """Return a module that calls each name with types that no intrinsic takes."""
+    """Return a module that calls each name with types that no intrinsic accepts."""
     lines = [f"declare [7 x i3] @{name}([3 x i5])" for name in names]
     lines += ["define void @calls() {"]
     lines += [f"  %v{i} = call [7 x i3] @{name}([3 x i5] poison)" for i, name in enumerate(names)]
@@ -73,7 +73,7 @@ def _calls(names: list[str]) -> str:
 
 
 def derive(readers: Sequence[Reader]) -> Knowledge:
-    """Ask all readers about all names, the oldest reader first."""
+    """Test all names with all readers, the oldest first."""
     names = sorted(frozenset().union(*(reader.names for reader in readers)) - {_CANARY})
     known: set[str] = set()
     overloaded: dict[str, int] = {}
@@ -89,12 +89,12 @@ def derive(readers: Sequence[Reader]) -> Knowledge:
                 known.add(name)
                 if name in takes_types:
                     overloaded.setdefault(name, reader.release)
-        # A name that the binary lacks is resolved to another, shorter one: it is misread.
+        # A name that the binary lacks is resolved to a shorter one, so it is misread.
         for name in listed - reader.names:
             other = next((prefix for prefix in prefixes(name) if prefix in takes_types), "")
             if other and not _TYPES.fullmatch(name, len(other)):
                 taken[name] = other
-    # Not the first that lists it: an upgrade for other types may hide a name from the verifier.
+    # Not the first release that lists it: an upgrade for other types may hide a name from the verifier.
     first = {name: next(r.release for r in readers if name in r.names) for name in sorted(known)}
     return Knowledge(first, overloaded, {name: taken[name] for name in sorted(taken)})
 
@@ -107,7 +107,7 @@ def render(knowledge: Knowledge, readers: Sequence[Reader]) -> str:
         name: since for name, since in knowledge.overloaded.items() if since > knowledge.first[name]
     }
     newer = {name: since for name, since in knowledge.first.items() if since > oldest}
-    # Without their own rows these would be taken for overloads of a newer, shorter name.
+    # Without rows of their own, these would be treated as overloads of a newer, shorter name.
     shadowed = {
         name: oldest
         for name, since in knowledge.first.items()
@@ -129,7 +129,7 @@ def _suffixed(knowledge: Knowledge, newer: Mapping[str, int]) -> dict[str, int]:
 
 
 def prefixes(name: str) -> Iterable[str]:
-    """Return what is before each dot of a name, the longest first."""
+    """Yield the prefixes of a name before each dot, the longest first."""
     end = name.rfind(".")
     while end > len("llvm"):
         yield name[:end]
@@ -155,19 +155,19 @@ def _rows(title: str, names: Mapping[str, int]) -> str:
 
 
 _HEADER = """\
-# The LLVM release that first knows an intrinsic. An older release takes it for a function and calls it.
+# The first LLVM release with an intrinsic. An older release treats it as a function and calls it.
 # tests/foreign/intrinsics.py writes this file; do not edit it.
 #
-# `first`: names that LLVM {oldest} does not know, and older ones that begin with such a name.
-# `overloaded`: names of `first` that take a type suffix, and older ones that take one only since that release.
-# `taken`: what a reader that lacks a name takes it for, if it has an overloaded name that this one begins with.
+# `first`: names that LLVM {oldest} does not have, and older names that begin with such a name.
+# `overloaded`: names in `first` with a type suffix, and older names that have one only since that release.
+# `taken`: the intrinsic that a reader without the name uses instead, because it is overloaded and a prefix of the name.
 # checked: {releases}
-# source: what the verifiers of these releases list as intrinsics, among the names in their binaries
+# source: the names in the binaries of these releases that their verifiers treat as intrinsics
 """
 
 
 def main() -> int:
-    """Ask the readers; print the table or write it."""
+    """Test the readers; print the table or write it."""
     readers, table = table_arguments(__doc__, TABLE)
     text = render(derive(readers), readers)
     put_table(text, table)

@@ -1,10 +1,10 @@
-"""Compare the attributes of kernels in toolchain/data/skew_limits.yaml with what each back end reads; exit status 1 if they differ.
+"""Compare kernel attributes in skew_limits.yaml with the backend of each release; exit status 1 if they differ.
 
 usage: python tests/foreign/launch_attributes.py [--releases=14,...,22] [--root=N=DIR]
 
-The names are those in the binary of the newest release. A release reads an attribute, or the annotation that preceded
-it, if the PTX of a kernel that has it is another one than that of a kernel without. The same holds for a parameter whose
-address the kernel passes on.
+The names are those in the binary of the newest release. A release supports an attribute, or the annotation
+that preceded it, if it changes the PTX of a kernel. The same applies to a parameter whose address the kernel
+passes on.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from foreign.reader import Reader, print_differences  # noqa: E402
 from mlir_offload.toolchain.skew.limits import ParameterRow, load_limits  # noqa: E402
 
 _TRIPLE = "nvptx64-nvidia-cuda"
-# Up to this release pointers have types, and up to 17 nothing but an annotation makes a kernel.
+# Up to LLVM 14 pointers have types; up to LLVM 17 only an annotation marks a kernel.
 _TYPED = 14
 _NAME = re.compile(rb"(?<=\0)nvvm\.[a-z_]+(?=\0)")
 _VALUES = ("2", "2,2,2", "")
-# Directives of clusters need this architecture, and a size of the cluster.
+# Cluster directives require this architecture and a cluster size.
 _ARCH = "sm_90"
 _CLUSTER = {"nvvm.maxclusterrank": "", "nvvm.blocksareclusters": '"nvvm.cluster_dim"="2,2,2" '}
-# How a kernel is marked, by a release that has no calling convention for it.
+# The mark of a kernel in a release without a calling convention for kernels.
 _MARK = '!{ptr @k, !"kernel", i32 1}'
-# A parameter in constant memory needs this version of PTX.
+# A parameter in constant memory requires this PTX ISA version.
 _COPY = """\
 target triple = "nvptx64-nvidia-cuda"
 declare void @use(ptr)
@@ -44,27 +44,27 @@ attributes #0 = { "target-features"="+ptx77" }
 
 
 def names_in(reader: Reader) -> frozenset[str]:
-    """Return what a binary contains that is spelled as an attribute or a named node of NVPTX."""
+    """Return the strings in a binary that are spelled like an NVPTX attribute or named node."""
     return frozenset(name.decode() for name in _NAME.findall(reader.binary.read_bytes()))
 
 
 def reads_attribute(reader: Reader, name: str) -> bool:
-    """Return whether a back end makes other PTX of a kernel with an attribute."""
+    """Return whether an attribute changes the PTX that a backend generates for a kernel."""
     others = _CLUSTER.get(name, "")
-    # Blocks are clusters only if their size is known too.
+    # Blocks are clusters only if the block size is known too.
     others += '"nvvm.reqntid"="8,8,8" ' if others else ""
     without = _ptx(reader, others, "")
     return any(_ptx(reader, f'{others}"{name}"="{value}"', "") != without for value in _VALUES)
 
 
 def reads_annotation(reader: Reader, name: str) -> bool:
-    """Return whether a back end makes other PTX of a kernel with an annotation."""
+    """Return whether an annotation changes the PTX that a backend generates for a kernel."""
     node = f', !{{ptr @k, !"{name}", i32 2}}'
     return _ptx(reader, "", node) != _ptx(reader, "", "")
 
 
 def reads_parameter(reader: Reader, row: ParameterRow) -> tuple[bool, bool]:
-    """Return whether a back end does not copy a parameter with the attribute, and with the annotation."""
+    """Return whether the attribute, and whether the annotation, prevents the copy of a parameter."""
     kernel = f"!nvvm.annotations = !{{!0NODES}}\n!0 = {_MARK}\n"
     plain = _COPY.replace("ATTRIBUTE ", "") + kernel
     marked = _COPY.replace("ATTRIBUTE", f'"{row.attribute}"') + kernel
@@ -77,7 +77,7 @@ def reads_parameter(reader: Reader, row: ParameterRow) -> tuple[bool, bool]:
             plain.replace("NODES", ", !1") + node,
         )
     )
-    # A back end that crashes has no output.
+    # A backend that crashes has no output.
     return by_attribute not in {without, b""}, by_annotation not in {without, b""}
 
 
@@ -95,7 +95,7 @@ def _ptx(reader: Reader, attributes: str, annotation: str) -> bytes:
 
 
 def mistakes(readers: tuple[Reader, ...]) -> Iterator[str]:
-    """Return where the table differs from what the releases read."""
+    """Yield the differences between the table and the backends of the releases."""
     newest, known = readers[-1], load_limits().launch
     read = {name for name in names_in(newest) | known.keys() if reads_attribute(newest, name)}
     if read != known.keys():

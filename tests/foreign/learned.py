@@ -1,8 +1,8 @@
-"""Compare the tables with what the tools of each release of LLVM tell (`mlir-offload learn`).
+"""Compare the tables with the rows that `mlir-offload learn` finds for each LLVM release.
 
-Exit status 1 if they differ. Rows of a table that a release was never asked for are listed. With --write the tables are
-changed: new rows, and the release under `checked` of those that hold. A release in the root of another Debian is asked
-there, by bubblewrap (apt install bubblewrap).
+Exit status 1 if they differ. Tables that a release was never tested for are listed. With --write, the tables
+are changed: new rows are added, and the release is added to `checked` of those that match. A release in the
+root directory of another Debian is tested there, with bubblewrap (apt install bubblewrap).
 
 usage: python tests/foreign/learned.py [--releases=15,16,19,22] [--root=N=DIR] [--write]
 """
@@ -25,9 +25,9 @@ from mlir_offload.toolchain.learned_row import MissingPassesRow, list_of  # noqa
 from mlir_offload.toolchain.tables import LearnedRelease, parse_learned  # noqa: E402
 
 _DRIVER = (sys.executable, "-m", "mlir_offload.driver", "learn")
-# What a root of another system sees of this one: the interpreter, this tree, CUDA and what is temporary.
+# Directories of this system that are visible in another root: the interpreter, this tree and CUDA.
 _SHARED = (sys.base_prefix, sys.prefix, str(ROOT), "/usr/local")
-# Where the driver runs: a report of a crash lies there.
+# The working directory of the driver, to which crash reports are written.
 _HERE = tempfile.gettempdir()
 _SYSTEM = frozenset({"bin", "etc", "lib", "lib64", "sbin", "usr"})
 
@@ -52,11 +52,11 @@ def main() -> int:
 
 
 def _mistakes(release: int, place: str) -> Iterator[str]:
-    """Yield where the tables differ from what the tools tell."""
+    """Yield the differences between the tables and the rows found."""
     learned: LearnedRelease = parse_learned(_learn(release, place, "--json"), f"LLVM {release}")
     for row in learned.rows:
         if isinstance(row, MissingPassesRow):
-            # A recipe names passes that only newer releases of its row have.
+            # The pass lists of a row name passes that only its newer releases have.
             continue
         found, known = as_values(row), table_values(row, release)
         if found != known:
@@ -76,7 +76,7 @@ def _learn(release: int, place: str, form: str) -> str:
 
 
 def _folders(place: Path) -> Iterator[str]:
-    """Yield what shows each folder of a root, in which no others can be made, at the top of an empty one."""
+    """Yield bubblewrap options that mount each directory of a read-only root into an empty one."""
     for entry in sorted(place.iterdir()):
         if entry.is_symlink():
             yield from ("--symlink", str(entry.readlink()), f"/{entry.name}")

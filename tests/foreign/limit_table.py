@@ -1,4 +1,4 @@
-"""The table of what readers take, as YAML: a number holds from its release on to the next one named."""
+"""Render the table of reader limits as YAML; a value applies from its release to the next one listed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# llvm/Bitcode/LLVMBitCodes.h names the records.
+# The record names are those of llvm/Bitcode/LLVMBitCodes.h.
 NODES = {
     7: "DILocation", 12: "GenericDINode", 13: "DISubrange", 14: "DIEnumerator", 15: "DIBasicType",
     16: "DIFile", 17: "DIDerivedType", 18: "DICompositeType", 19: "DISubroutineType",
@@ -19,18 +19,18 @@ NODES = {
 }  # fmt: skip
 
 _HEADER = """\
-# What the bitcode readers of LLVM's releases take.
+# The limits of LLVM's bitcode readers by release.
 # tests/foreign/limits.py writes this file; do not edit it.
 #
-# A value holds from its release on to the next one that is named. The reader of each release was asked about
-# each value: it got a module with one record that it may not know.
+# A value applies from its release up to the next listed release. The reader of each release was tested with each
+# value, in a module with one such record.
 # source: opt and llvm-dis of Debian's packages, clang of the ziglang wheels
 """
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What was found of one reader; `attributes` are the forms in which it takes each kind."""
+    """The limits of one reader; `attributes` are the supported forms of each attribute kind."""
 
     newest: Mapping[str, int]
     attributes: Mapping[int, tuple[int, ...]]
@@ -51,7 +51,7 @@ def _lines(found: Mapping[int, Limits], names: Mapping[int, str]) -> Iterator[st
     for key in next(iter(limits.values())).newest:
         values = {release: one.newest[key] for release, one in limits.items()}
         yield f"  {key}: {_map(steps(values))}"
-    yield "\n# The kinds of attributes that not all releases take, and in which forms they do."
+    yield "\n# The attribute kinds that not all releases accept, and the forms in which they do."
     yield "attributes:"
     for kind in sorted(set().union(*(one.attributes for one in limits.values()))):
         forms = steps(
@@ -61,19 +61,19 @@ def _lines(found: Mapping[int, Limits], names: Mapping[int, str]) -> Iterator[st
             kept = {release: value for release, value in forms.items() if value}
             yield f"  - {{kind: {kind}, name: {names[kind]}, forms: {_map(kept)}}}"
     taken = set().union(*(one.attributes for one in limits.values()))
-    yield "\n# The kinds below the highest that no reader takes."
+    yield "\n# The attribute kinds below the highest that no reader accepts."
     yield f"unread_attributes: {sorted(set(range(1, max(taken))) - taken)}"
-    yield "\n# The most operands of nodes of debug information, where releases differ."
+    yield "\n# The highest number of operands of debug information nodes, if releases differ."
     yield "metadata_operands:"
     for code, name in NODES.items():
         most = {release: one.operands.get(code, 0) for release, one in limits.items()}
         if len(set(most.values()) - {0}) > 1:
             yield f"  - {{code: {code}, name: {name}, newest: {_map(_ascending(steps(most)))}}}"
-    yield "\n# What the two bits at each place of memory(...) stand for."
+    yield "\n# The locations of memory(...), in the order of their pairs of bits."
     yield "memory_locations:"
     places = steps({release: list(one.memory) for release, one in limits.items() if one.memory})
     yield from (f"  {release}: [{', '.join(words)}]" for release, words in places.items())
-    yield "\n# The calling conventions that not all releases have; text of the others has `cc N`."
+    yield "\n# The calling conventions that not all releases have. Textual IR of the others has `cc N`."
     yield "calling_conventions:"
     newest = limits[max(limits)].conventions
     for number, name in sorted(newest.items()):
@@ -83,7 +83,7 @@ def _lines(found: Mapping[int, Limits], names: Mapping[int, str]) -> Iterator[st
 
 
 def steps(values: Mapping[int, Any]) -> dict[int, Any]:
-    """Return the releases at which a value changes, with the new one."""
+    """Return the releases at which a value changes, with the new value."""
     found: dict[int, Any] = {}
     for release, value in sorted(values.items()):
         if not found or found[max(found)] != value:

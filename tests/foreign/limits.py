@@ -1,8 +1,8 @@
-"""Derive what the readers of LLVM 14 to 22 take, by giving each one record that it may not know.
+"""Derive the limits of the readers of LLVM 14 to 22, by passing each one record that it may not support.
 
 usage: python tests/foreign/limits.py [--releases=14,15,...] [--root=N=DIR] [--write]
 
-It writes toolchain/data/reader_limits.yaml. Releases that are not installed are fetched from PyPI.
+It writes toolchain/data/reader_limits.yaml. Releases that are not installed are downloaded from PyPI.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from foreign.limit_table import Limits, render  # noqa: E402
 from foreign.reader import Reader, put_table, table_arguments  # noqa: E402
 
 TABLE = ROOT / "toolchain" / "data" / "reader_limits.yaml"
-# What readers print of a number that they do not know; of one that they do know they want operands.
+# The readers' messages for unknown numbers; for a known number they report missing operands.
 _UNKNOWN_KIND = "Unknown attribute kind"
 _UNKNOWN_VALUE = "Invalid value"
 _NO_POINTERS = "Opaque pointers are only supported"
 _SUMMARIES = re.compile(r"in the range \[\d+-(\d+)\]")
 _CONVENTION = re.compile(r"^declare (?!cc ?\d)(\S+) void @(\d+)\(\)", re.MULTILINE)
-# In the text of a module; or in what the verifier of clang 21 prints, which is always run.
+# The attribute in the text of a module, or in the message of the verifier of clang 21, which always runs.
 _ATTRIBUTES = re.compile(r"(?:^attributes #0 = \{ |Attribute ')(\w+)", re.MULTILINE)
 _MEMORY = re.compile(r"memory\(([^)]*)\)")
-# More than any node has; a node that takes that many takes any number, as one that is not known does.
+# More operands than any node has. A node that accepts as many accepts any number, as do unknown nodes.
 _MANY = 40
 _MOST_OPERANDS = 28
-# How many numbers after the newest that is known are tried, too.
+# How many numbers beyond the newest known one are tried.
 _BEYOND = 6
-# A number of each list that all releases know, from which the search begins.
+# A number of each list that all releases support, from which the search begins.
 _FIRST = {
     "constant_codes": 27,
     "cast_opcodes": 0,
@@ -51,7 +51,7 @@ _VERSION_BITS = 56
 
 
 def newest_where(is_known: Callable[[int], bool], first: int) -> int:
-    """Return the highest number that is known, where numbers from the first on are given in order."""
+    """Return the highest known number, trying numbers in order from `first` on."""
     number, unknown = first, 0
     newest = first
     while unknown < _BEYOND:
@@ -62,7 +62,7 @@ def newest_where(is_known: Callable[[int], bool], first: int) -> int:
 
 
 def attribute_forms(reader: Reader) -> dict[int, tuple[int, ...]]:
-    """Return the forms in which a reader takes each kind of attribute; kinds without one are left out."""
+    """Return the forms in which a reader supports each attribute kind; kinds without a form are omitted."""
     found: dict[int, tuple[int, ...]] = {}
     kind = unknown = 0
     while unknown < _BEYOND:
@@ -76,18 +76,18 @@ def attribute_forms(reader: Reader) -> dict[int, tuple[int, ...]]:
 
 
 def takes_form(reader: Reader, kind: int, form: int) -> bool:
-    """Return whether a reader takes a kind of attribute in a form."""
+    """Return whether a reader supports an attribute kind in a form."""
     return reader.spell(probe.attribute_module(kind, form)).is_read
 
 
 def known_by(reader: Reader) -> dict[str, Callable[[int], bool]]:
-    """Return for each list what tells whether the reader knows a number."""
+    """Return, for each list, a function that tests whether the reader supports a number."""
 
     def known(make: Callable[[int], bytes], unknown: str) -> Callable[[int], bool]:
         return lambda number: unknown not in reader.spell(make(number)).message
 
     def is_not_undef(make: Callable[[int], bytes]) -> Callable[[int], bool]:
-        # The reader takes a constant that it does not know for undef: a known one lacks operands.
+        # The reader treats an unknown constant as undef; a known one lacks operands.
         return lambda number: not reader.spell(make(number)).is_read
 
     def is_type(code: int) -> bool:
@@ -108,14 +108,14 @@ def known_by(reader: Reader) -> dict[str, Callable[[int], bool]]:
 
 
 def newest_numbers(reader: Reader) -> dict[str, int]:
-    """Return the highest number of each list that a reader knows."""
+    """Return the highest number of each list that a reader supports."""
     known = known_by(reader)
     newest = {name: newest_where(known[name], first) for name, first in _FIRST.items()}
     return newest | {"summaries": summary_version(reader)}
 
 
 def summary_version(reader: Reader) -> int:
-    """Return the newest version of summaries for ThinLTO."""
+    """Return the newest supported version of ThinLTO summaries."""
     found = _SUMMARIES.search(reader.summary(probe.summary_module(99)))
     if found is None:
         msg = f"LLVM {reader.release} does not name the versions of summaries that it reads"
@@ -124,10 +124,10 @@ def summary_version(reader: Reader) -> int:
 
 
 def metadata_operands(reader: Reader, most: Mapping[int, int]) -> dict[int, int]:
-    """Return the most operands of each node of metadata; nodes that take any number are left out.
+    """Return the maximum number of operands of each metadata node; nodes that accept any number are omitted.
 
-    So are those that the reader does not know: it passes over them, and numbers later ones wrongly.
-    `most` are those of a newer reader, which takes no fewer.
+    Unknown nodes are omitted too: the reader skips them, and then numbers later nodes incorrectly. `most` are
+    the values of a newer reader, which are never lower.
     """
     found: dict[int, int] = {}
     for code in most or range(_FIRST_NODE, _LAST_NODE):
@@ -138,7 +138,7 @@ def metadata_operands(reader: Reader, most: Mapping[int, int]) -> dict[int, int]
 
 
 def takes_node(reader: Reader, code: int, count: int) -> bool:
-    """Return whether a reader takes a node of metadata with that many operands."""
+    """Return whether a reader accepts a metadata node with that many operands."""
     return reader.spell(probe.metadata_module(code, count)).is_read
 
 
@@ -149,7 +149,7 @@ def conventions(reader: Reader) -> dict[int, str]:
 
 
 def memory_locations(reader: Reader) -> tuple[str, ...]:
-    """Return what each place of memory(...) represents; none if the reader has no such attribute."""
+    """Return the meaning of each position of memory(...); empty if the reader lacks the attribute."""
     places = []
     for place in range(_MEMORY_PLACES):
         word = _ANYTHING << (2 * place) | 1 << _VERSION_BITS
@@ -164,14 +164,14 @@ def memory_locations(reader: Reader) -> tuple[str, ...]:
 
 
 def attribute_name(reader: Reader, kind: int, form: int) -> str:
-    """Return how a reader's text writes a kind of attribute."""
+    """Return the spelling of an attribute kind in a reader's text."""
     answer = reader.spell(probe.attributed_module(kind, form))
     found = _ATTRIBUTES.search(answer.output.decode() or answer.message)
     return found[1] if found else f"kind{kind}"
 
 
 def measure(reader: Reader, most: Mapping[int, int]) -> Limits:
-    """Return all that the table has of a reader; `most` are the operands that a newer one takes."""
+    """Return all values of the table for a reader; `most` are the operand counts of a newer one."""
     attributes = attribute_forms(reader)
     operands = metadata_operands(reader, most)
     newest = {
@@ -184,7 +184,7 @@ def measure(reader: Reader, most: Mapping[int, int]) -> Limits:
 
 
 def main() -> int:
-    """Ask the readers; print the table or write it."""
+    """Test the readers; print the table or write it."""
     readers, table = table_arguments(__doc__, TABLE)
     found: dict[int, Limits] = {}
     for reader in reversed(readers):

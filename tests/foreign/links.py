@@ -1,8 +1,8 @@
-"""Compare links by the driver with links by clang alone, for objects of both in many orders.
+"""Compare links by the driver with links by clang only, for objects of both in many orders.
 
-Each line links kernels of MLIR with clang's OpenMP, CUDA C++ or HIP C++, as objects and in libraries of
-several kinds. A line is wrong if clang's program does what it should and ours does not link, or if ours
-links and does something else. Clang's OpenMP is part of the lines where libomptarget is installed.
+Each line links MLIR kernels with clang's OpenMP, CUDA C++ or HIP C++, as objects and in libraries of several
+types. A line is wrong if clang's program works and the driver cannot link, or if the driver's program links
+and does not work. Clang's OpenMP is part of the lines if libomptarget is installed.
 
 usage: python tests/foreign/links.py [--llvm 15 16 19 22] [--kind host cuda hip] [--lines N] [--seed N]
                                 [--verbose]
@@ -32,7 +32,7 @@ def has_openmp(major: int) -> bool:
 
 
 def compared(major: int, kind: str, count: int, seed: int) -> Iterator[Outcome]:
-    """Yield what came of the lines for one kind."""
+    """Yield the results of the lines for one kind."""
     with tempfile.TemporaryDirectory(prefix="mlir-offload-links-") as name:
         made = make_lines(major, kind, Path(name), has_openmp=has_openmp(major))
         pieces = made.pieces
@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def compare(major: int, kind: str, count: int, seed: int, *, is_shown: bool) -> int:
-    """Print the lines that are wrong and a summary; return how many are wrong."""
+    """Print the wrong lines and a summary; return the number of wrong lines."""
     counts: Counter[str] = Counter()
     wrong = 0
     try:

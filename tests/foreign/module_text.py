@@ -1,7 +1,7 @@
-"""Two texts of one module compared: what a reader lost of it, or took for something else.
+"""Compare two texts of one module, to find what a reader dropped or misinterpreted.
 
-Both are printed by one release. What only says less is harmless: a promise to the optimizer that is gone.
-Numbers of metadata and of attribute groups are not compared, what they stand for is.
+One release prints both. A missing optimization hint is harmless. Numbers of metadata nodes and attribute
+groups are not compared, but their contents are.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 
-# Flags of instructions that promise something; without them the instruction does the same.
+# Instruction flags that are optimization hints; the instruction does the same without them.
 _PROMISES = frozenset(
     (
         *("nuw", "nsw", "nusw", "exact", "inbounds", "disjoint", "nneg", "samesign"),
         *("nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "fast"),
     )
 )
-# So do properties, weights of branches, and what the newest release alone tells apart from other memory.
+# The same applies to properties, branch weights, and memory kinds that only the newest release distinguishes.
 _PROPERTIES = re.compile(
     r', code_model "\w+"|inrange\([^)]*\) |, !prof !\d+|, target_mem\d?: \w+|; Function Attrs:.*'
 )
@@ -31,12 +31,12 @@ _REFERENCE = re.compile(r"!(\d+)\b")
 _GROUP_USE = re.compile(r" #(\d+)(?=[ ,]|$)")
 _ATTRIBUTE = re.compile(r'"[^"]*"(?:="[^"]*")?|[\w]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?(?:=\w+)?')
 _MEMORY = re.compile(r"memory\(([^()]*)\)")
-# What tells the module from another file of the same content, and what each reader puts in its place.
-# The summary for ThinLTO, in lines that begin with ^, is not carried along by all readers.
+# Lines that depend on the file or the reader. ThinLTO summaries, in lines that begin with ^, are not
+# preserved by all readers.
 _IGNORED = ("; ModuleID", "source_filename", "target datalayout", "target triple", "^")
 _INTRINSIC = re.compile(r"^declare .*@llvm\.")
 _PRINTED_COMMENT = re.compile(r"\s*; (?:preds|No predecessors|Unknown intrinsic|\[#uses).*$")
-# A type at the begin of a parameter, which its attributes follow.
+# A type at the start of a parameter, followed by attributes.
 _TYPE = re.compile(r"\.\.\.|\{[^}]*\}|\[[^\]]*\]|<[^>]*>|[\w.%]+(?:\([^)]*\)| addrspace\(\d+\))?")
 _ROUNDS = 3
 _ACCESS = {"none": 0, "read": 1, "write": 2, "readwrite": 3}
@@ -44,7 +44,7 @@ _ACCESS = {"none": 0, "read": 1, "write": 2, "readwrite": 3}
 
 @dataclass(frozen=True)
 class Difference:
-    """A line as it was and as the reader has it; `is_harmless` if less is promised, and nothing else."""
+    """A line before and after reading; `is_harmless` if only optimization hints are missing."""
 
     before: str
     after: str
@@ -59,7 +59,7 @@ class _Text:
 
 
 def differences(before: str, after: str) -> list[Difference]:
-    """Return what the reader changed."""
+    """Return the changes by the reader."""
     was, now = _parse(before), _parse(after)
     if len(was.lines) != len(now.lines):
         lost = list((Counter(was.lines) - Counter(now.lines)).elements())
@@ -72,7 +72,7 @@ def differences(before: str, after: str) -> list[Difference]:
     ]
     if was.nodes != now.nodes:
         gone, new = (was.nodes - now.nodes), (now.nodes - was.nodes)
-        # What no line refers to is only gone: the weights of a branch, say.
+        # A node that no line refers to, such as branch weights, may be missing.
         words = (f"{len(gone)} nodes", f"{len(new)} nodes")
         found.append(Difference(*words, is_harmless=not new))
     return found
@@ -91,13 +91,13 @@ def _parse(text: str) -> _Text:
             lines.append(_PROPERTIES.sub("", _PRINTED_COMMENT.sub("", line)))
     spelled = _spell_nodes(nodes)
     spell = partial(_spell_reference, spelled)
-    # Declarations, whose order counts for nothing, leave comments behind.
+    # The order of declarations does not matter, and leaves comments behind.
     resolved = tuple(_REFERENCE.sub(spell, line) for line in lines if line)
     return _Text(resolved, groups, Counter(spelled.values()))
 
 
 def _spell_nodes(nodes: Mapping[str, str]) -> dict[str, str]:
-    """Return for each node a word that tells it from nodes with other content, a few steps deep."""
+    """Return, for each node, a word that identifies its content, a few levels deep."""
     words = dict.fromkeys(nodes, "!")
     for _ in range(_ROUNDS):
         spell = partial(_spell_reference, words)
@@ -127,7 +127,7 @@ def _groups(line: str, text: _Text) -> frozenset[str]:
 
 
 def _is_less(one: str, other: str, was: _Text, now: _Text) -> bool:
-    """Return whether the second line says the first, with fewer promises."""
+    """Return whether the second line equals the first one with fewer optimization hints."""
     promised, kept = _groups(one, was), _groups(other, now)
     if not (_without_memory(kept) <= _without_memory(promised) and _allows(kept, promised)):
         return False
@@ -159,7 +159,7 @@ def _allows(kept: frozenset[str], promised: frozenset[str]) -> bool:
 
 
 def _memory(attributes: Sequence[str] | frozenset[str]) -> dict[str, int]:
-    """Return what memory(...) allows by place; the empty name is for all others."""
+    """Return the accesses that memory(...) allows by location; the empty name is for all others."""
     word = next((found[1] for one in attributes if (found := _MEMORY.fullmatch(one))), "readwrite")
     allowed = {"": 0}
     for part in word.split(", "):
@@ -169,7 +169,7 @@ def _memory(attributes: Sequence[str] | frozenset[str]) -> dict[str, int]:
 
 
 def intrinsics(text: str) -> Iterator[tuple[str, str]]:
-    """Return the intrinsics that a module calls, with a declaration of each without attributes."""
+    """Yield the intrinsics that a module calls, with a declaration of each without attributes."""
     for line in text.splitlines():
         if _INTRINSIC.match(line):
             head, _, tail = line.partition("@llvm.")
@@ -182,7 +182,7 @@ def intrinsics(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Return the parameters up to the end of a declaration's list."""
+    """Yield the parameters up to the end of a declaration's list."""
     depth, begin = 0, 0
     for place, character in enumerate(text):
         if character in ",)" and depth == 0:

@@ -1,9 +1,9 @@
-"""Compare the rows of OpenMP's runtime in toolchain/data/skew_limits.yaml with what each clang calls; exit status 1 if they differ.
+"""Compare the OpenMP runtime rows in skew_limits.yaml with the calls that each clang emits; exit status 1 if they differ.
 
 usage: python tests/foreign/openmp_runtime.py [--releases=15,...,22] [--root=N=DIR]
 
-Each clang compiles a target region for the host and for a GPU. A release whose clang is not installed is asked by that of
-a ziglang wheel; one that has neither is named and not compared.
+Each clang compiles a target region for the host and for a GPU. If the clang of a release is not installed,
+that of a ziglang wheel is used; a release that has neither is listed and not compared.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ void f(int *p) {
 }
 """
 _HOST, _DEVICE = "x86_64-unknown-linux-gnu", "nvptx64-nvidia-cuda"
-# The option of clang for compiling device code: from LLVM 17 on, and before.
+# clang's option for compiling device code: from LLVM 17 on, and before.
 _FOR_DEVICE = ("-fopenmp-is-target-device", "-fopenmp-is-device")
 _DECLARED = re.compile(r"^declare [^\n]*@(__kmpc_\w+)\(([^\n]*)\)", re.MULTILINE)
 _STRUCTURE = re.compile(r"^%struct\.(\w+) = type \{ (.*) \}$", re.MULTILINE)
 
 
 def compile_region(clang: tuple[str, ...]) -> tuple[str, str]:
-    """Return the text of a target region for the host and for the device."""
+    """Return the IR of a target region for the host and for the device."""
     with tempfile.TemporaryDirectory() as folder:
         source, bitcode = Path(folder) / "region.c", Path(folder) / "host.bc"
         source.write_text(_REGION)
@@ -54,7 +54,7 @@ def _run(command: tuple[str, ...]) -> str:
 
 
 def mistakes(readers: tuple[Reader, ...]) -> Iterator[str]:
-    """Return where the table differs from what the releases call."""
+    """Yield the differences between the table and the calls of the releases."""
     for reader in readers:
         clang = reader.clang
         if clang:
@@ -80,7 +80,7 @@ def _mistakes(release: int, host: str, device: str) -> Iterator[str]:
 
 
 def _count(words: str) -> int:
-    """Return the number of types; an array has no comma."""
+    """Return the number of types; an array type has no comma."""
     return words.count(",") + 1 if words else 0
 
 

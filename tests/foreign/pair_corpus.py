@@ -1,6 +1,6 @@
-"""Real code as bitcode: Debian's sources, our examples, crates and Zig's library, by every writer at hand.
+"""Real code as bitcode, by every available writer: Debian's sources, the examples, crates and Zig's library.
 
-A module that a writer does not compile is left out: old releases lack options, and some files headers.
+A module that a writer cannot compile is omitted: old releases lack options, and some files lack headers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from foreign.source_package import default_cache, fetch_source
 
 ROOT = Path(__file__).resolve().parents[2]
 _HOST = "x86_64-pc-linux-gnu"
-# Debian's source packages, and their files of C and C++, which need no configuration.
+# Debian's source packages, and their C and C++ files that require no configuration.
 SOURCES = {
     "bzip2": ("blocksort.c", "bzlib.c", "compress.c", "decompress.c", "huffman.c"),
     "cjson": ("cJSON.c", "cJSON_Utils.c"),
@@ -34,14 +34,14 @@ SOURCES = {
     "zlib": ("adler32.c", "crc32.c", "inffast.c", "inflate.c", "trees.c"),
     "tinyxml2": ("tinyxml2.cpp", "xmltest.cpp"),
 }
-# Each clang compiles a file with one of these, in turn.
+# Each clang compiles a file with one of these sets of options, in turn.
 _OPTIONS = (("-O2",), ("-O0",), ("-O2", "-g"), ("-O1", "-flto=thin"), ("-O3", "-march=haswell"))
 _EXAMPLES = ("saxpy", "reduction", "histogram", "stencil", "matmul", "printf", "dynamic_shared")
 _ARCHS = {"sm_80": "nvptx64-nvidia-cuda", "gfx90a": "amdgcn-amd-amdhsa"}
 _DEVICE_SOURCES = ("tests/integration/skew/device.cu", "tests/integration/inputs/cuda_caller.cu")
 _CRATES = ("itoa", "ryu", "hex", "fnv", "adler", "cfg-if", "memchr", "smallvec", "percent-encoding")
 _ZIG_SOURCES = ("compiler_rt.zig", "std/ascii.zig", "std/base64.zig", "std/sort.zig")
-# The CPUs that vectors.c is compiled for.
+# The CPUs for which vectors.c is compiled.
 _CPUS = {
     "riscv64-unknown-linux-gnu": "rv64gcv",
     "aarch64-unknown-linux-gnu": "armv8.6-a+sve2",
@@ -54,7 +54,7 @@ _SECONDS = 120
 
 @dataclass(frozen=True)
 class Job:
-    """One module to be made: `command` writes it to `output`."""
+    """A module to compile: `command` writes it to `output`."""
 
     name: str
     writer: str
@@ -66,7 +66,7 @@ class Job:
 
 
 def make_corpus(folder: Path, readers: Sequence[Reader]) -> list[Job]:
-    """Return the modules that writers of these releases make, in a fixed order; those of the folder are kept."""
+    """Return the modules of these releases in a fixed order; modules that exist in the directory are kept."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     host, device = _clang_jobs(folder, readers), _device_jobs(folder, readers)
@@ -89,14 +89,14 @@ def _make(job: Job) -> bool:
             )
         except subprocess.TimeoutExpired:
             partial.unlink(missing_ok=True)
-        # What cannot be made is remembered, as an empty file.
+        # An empty file records that the module cannot be compiled.
         partial.touch()
         partial.rename(job.output)
     return job.output.stat().st_size > 0
 
 
 def _clang(reader: Reader) -> tuple[str, ...]:
-    """Return how the clang of a release is called; that of a wheel or of another root has its own headers."""
+    """Return the clang command of a release; clang of a wheel or another root uses its own headers."""
     if reader.is_clang:
         headers = reader.program.parent / "lib" / "include"
         own = (str(reader.program), "clang", "-target", _HOST, "-nostdlibinc", f"-I{headers}")
@@ -114,7 +114,7 @@ def _clang_jobs(folder: Path, readers: Sequence[Reader]) -> Iterator[Job]:
             release = reader.release
             if release < _OLDEST_WRITER:
                 continue
-            # A release compiles each file with other options than the file before.
+            # A release compiles each file with other options than the previous file.
             chosen = _OPTIONS[(release - number) % len(_OPTIONS)]
             label = f"{package}-{Path(name).stem}{''.join(chosen)}"
             output = folder / f"{label}.clang{release}.bc"
@@ -138,7 +138,7 @@ def _vector_jobs(folder: Path, readers: Sequence[Reader]) -> Iterator[Job]:
 
 
 def _unpacked(package: str) -> Path:
-    """Return the root of a source package, fetched and unpacked once."""
+    """Return the root of a source package, downloaded and unpacked once."""
     folder = default_cache() / "sources" / package
     if not folder.exists():
         archive = fetch_source(package, default_cache() / "sources")
@@ -153,7 +153,7 @@ def _unpacked(package: str) -> Path:
 def _device_jobs(folder: Path, readers: Sequence[Reader]) -> Iterator[Job]:
     cuda = ("-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_80", "-nocudalib", "-nocudainc")
     hip = ("-x", "hip", "--cuda-device-only", "--offload-arch=gfx90a", "-nogpulib", "-nogpuinc")
-    # The headers of CUDA and HIP come with an installed clang, not with that of a wheel.
+    # Only an installed clang has the headers for CUDA and HIP, not that of a wheel.
     own = [one for one in readers if not one.is_clang and one.release >= _OLDEST_WRITER]
     for source in (*_DEVICE_SOURCES, *_kernels(folder)):
         for kind, arch in ((cuda, "sm_80"), (hip, "gfx90a")):
@@ -179,7 +179,7 @@ def _device_jobs(folder: Path, readers: Sequence[Reader]) -> Iterator[Job]:
 
 
 def _kernels(folder: Path) -> list[str]:
-    """Return the device code of the corpus of readers, as a file."""
+    """Write the device code of the readers' corpus to a file, and return it."""
     from support.bitcode_corpus import DEVICE
 
     path = folder / "corpus.cu"
@@ -201,7 +201,7 @@ def _mlir_jobs(folder: Path) -> Iterator[Job]:
 
 
 def _other_jobs(folder: Path, readers: Sequence[Reader]) -> Iterator[Job]:
-    """Return the jobs of rustc and of Zig, whose writers are their own."""
+    """Yield the jobs of rustc and Zig, which contain their own LLVM writers."""
     for crate in _CRATES:
         source = _crate(crate)
         for number, level in enumerate(("0", "3")):
@@ -232,7 +232,7 @@ def _zig_jobs(folder: Path, readers: Sequence[Reader]) -> Iterator[Job]:
 
 
 def _crate(name: str) -> Path | None:
-    """Return the library file of a crate that Debian packages; None if it cannot be had."""
+    """Return the library file of a crate that Debian packages; None if it is not available."""
     folder = default_cache() / "sources" / f"librust-{name}-dev"
     if not folder.exists():
         folder.mkdir(parents=True)

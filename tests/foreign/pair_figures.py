@@ -1,4 +1,4 @@
-"""The figures of the pairs: how often the checker is right, by writer and reader, and the page about it."""
+"""The accuracy figures of the checker by writer and reader, and the page about them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = 20
 
 
 class Standing(StrEnum):
-    """How the checker does on a pair."""
+    """The correctness of the checker for a pair."""
 
     RIGHT = "right"
     CAUGHT = "caught"
@@ -28,7 +28,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class Pair:
-    """A module and a reader: the outcome, and the rules of the errors that the checker finds."""
+    """A module and a reader: the outcome, and the rules of the errors that the checker reports."""
 
     name: str
     writer: str
@@ -40,23 +40,23 @@ class Pair:
 
     @property
     def standing(self) -> Standing:
-        """Return how the checker does on it."""
+        """Return whether the checker is right about the pair."""
         if self.outcome in _RIGHT:
             return Standing.FALSE_ALARM if self.rules else Standing.RIGHT
         return Standing.CAUGHT if self.rules else Standing.MISSED
 
     def with_rules(self, rules: tuple[str, ...]) -> Pair:
-        """Return it with what the checker says now."""
+        """Return the pair with new results of the checker."""
         return replace(self, rules=rules)
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the pair as text."""
         words = f"{self.name} {self.writer} {self.written_by} -> {self.read_by}: {self.outcome}"
         return f"{words} {' '.join(self.rules)} {self.evidence}".rstrip()
 
 
 def is_within_bounds(pairs: Sequence[Pair]) -> bool:
-    """Return whether no wrong pair is missed, few rejected ones are, and no right one is rejected."""
+    """Return whether no wrong pair is missed, few rejected ones are, and no correct one is rejected."""
     counts = _counts(pairs)
     refused = [pair for pair in pairs if pair.outcome in {Outcome.REFUSED, Outcome.BACK_END}]
     missed = sum(pair.standing is Standing.MISSED for pair in refused)
@@ -108,7 +108,7 @@ def render_page(pairs: Sequence[Pair]) -> str:
 
 def _checker(pairs: Sequence[Pair]) -> Iterator[str]:
     counts = _counts(pairs)
-    yield "| what the reader does | pairs | no error | caught | missed | false alarm |"
+    yield "| result of the reader | pairs | no error | caught | missed | false alarm |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for outcome in Outcome:
         row = [counts[outcome, standing] for standing in Standing]
@@ -149,49 +149,48 @@ def _exceptions(pairs: Sequence[Pair]) -> Iterator[str]:
 
 
 _TEXT = """\
-# Pairs of real code
+# Compatibility checks on real code
 
 This page compares what `mlir-offload check` reports with what the readers of LLVM {oldest} to {newest} do, on {pairs} pairs of
 a module and a reader. `tests/foreign/pairs.py` writes this page; do not edit it.
 
     python tests/foreign/pairs.py --releases=14,15,16,17,18,19,20,21,22,23 --root=23=DIR --write
 
-The command fetches the sources and the readers that are not installed (but LLVM 23, which must be in DIR), and takes
-about ten minutes with two processors. These figures are of one run.
-It is not part of the test suite. `--only=REGEX` selects modules, `--checker` reruns only our checker, `--show` prints
-every pair that is missed or rejected wrongly.
+The command fetches the sources and the readers that are not installed, except LLVM 23, which must be in DIR. It takes
+about ten minutes on two processors. The figures are from one run. It is not part of the test suite. `--only=REGEX`
+selects modules, `--checker` reruns only the checker, `--show` prints every missed pair and every false alarm.
 
 ## Modules
 
 The {modules} modules are real code: the sources of bzip2, cJSON, LZ4, Lua, zlib and TinyXML-2 compiled by clang 15 to
-23, functions with vector and matrix instructions of RISC-V, AArch64 and x86-64 by the same, crates compiled by rustc, files
-of Zig's library written by Zig's own bitcode writer, CUDA and HIP kernels compiled by clang, and our examples lowered by
-MLIR 19 and 22 for NVIDIA, AMD and the host. They are compiled with and without optimization, debug information and
-summaries for ThinLTO.
+23, functions with vector and matrix instructions of RISC-V, AArch64 and x86-64 compiled by the same releases, crates
+compiled by rustc, files of Zig's library written by Zig's own bitcode writer, CUDA and HIP kernels compiled by clang, and
+the examples of mlir-offload lowered by MLIR 19 and 22 for NVIDIA, AMD and the host. They are compiled with and without
+optimization, debug information and ThinLTO summaries.
 
 ## Oracle
 
-No table of ours decides what a reader does:
+The expected results do not come from the tables of the checker:
 
-* The reader reads the module and writes it again, and so does the release that wrote it. If the reader stops, the pair
-  is *rejected*.
-* The newest release prints what it read of both results. If an instruction, a constant, an attribute or a node of
-  metadata differs, the pair is *wrong*. If only promises to the optimizer are gone (`nuw`, `disjoint`), it is *less
-  promised*, which is right.
-* The verifier of the reader lists which of the called intrinsics it knows. A pair with another one is *wrong*.
-* Device code is compiled by the back end of the reader, if that of the writer compiles it. Kernels, parameters, launch
-  bounds, barriers and the version of the code object must be those of the newest release, or of the one that wrote it.
+* The reader and the release that wrote the module both read it and write it again. If the reader fails, the pair is
+  *rejected*.
+* The newest release reads both results and prints them. If an instruction, a constant, an attribute or a metadata
+  node differs, the pair is *wrong*. If only optimization hints are missing (`nuw`, `disjoint`), the pair is *less
+  promised*, which is correct.
+* The verifier of the reader lists the called intrinsics that it supports. A pair with another intrinsic is *wrong*.
+* The back end of the reader compiles device code, if that of the writer does. Kernels, parameters, launch bounds,
+  barriers and the code object version must be those of the newest release, or of the release that wrote the module.
 
-Host code is not compiled or executed, and data layouts are not compared: layouts of `i128` (BC018, BC024) and back ends
-for the host are measured by the [matrix](ir-compatibility.md).
+Host code is not compiled or executed, and data layouts are not compared. The [matrix](ir-compatibility.md) covers layouts
+of `i128` (BC018, BC024) and back ends for the host.
 
 ## Figures
 
 {checker}
 
-A pair that is right or less promised must not have an error, every other pair must have one.
+The checker must report an error for exactly the pairs that are not *same* or *less promised*.
 
-### Pairs that the reader takes rightly
+### Correctly read pairs
 
 {who}
 

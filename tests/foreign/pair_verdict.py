@@ -1,8 +1,8 @@
-"""What a reader makes of a module that another release wrote, judged without our checker and its tables.
+"""Judge how a reader treats a module of another release, without the checker and its tables.
 
-The reader reads the module and writes it again; the newest release prints both, and the texts are compared.
-The intrinsics that are called must be known to the reader, which is asked with a call that no intrinsic
-takes. Device code is compiled by the reader too, and compared with what the newest release compiles.
+The reader reads the module and writes it again. The newest release prints both, and the texts are compared.
+The reader must support the called intrinsics, which is tested with a call that no intrinsic accepts. The
+reader also compiles device code, which is compared with the output of the newest release.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _READS_HIDDEN = re.compile(r"\bcall\b[^\n]* @llvm\.amdgcn\.implicitarg\.ptr\(")
 
 
 class Outcome(StrEnum):
-    """How a reader takes a module."""
+    """How a reader treats a module."""
 
     SAME = "same"
-    # Promises to the optimizer are gone; the code is the same.
+    # Optimization hints are missing; the code is the same.
     LESS = "less promised"
     REFUSED = "rejected"
     BACK_END = "rejected by the back end"
@@ -43,7 +43,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """An outcome, and what shows it."""
+    """An outcome and its evidence."""
 
     outcome: Outcome
     evidence: str = ""
@@ -51,9 +51,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Subject:
-    """A module, its text as the release that wrote it reads it, and its assembly if it is for a device.
+    """A module, its text as its own release reads it, and its assembly if it is device code.
 
-    `own_assembly` is that of the release that wrote it, which the newest may do better.
+    `own_assembly` is that of its own release; the newest release may generate better code.
     """
 
     job: Job
@@ -64,15 +64,15 @@ class Subject:
 
     @cached_property
     def has_summary(self) -> bool:
-        """Return whether there is a summary for link-time optimization, as of -flto=thin and of rustc."""
+        """Return whether the module has a summary for link-time optimization, as with -flto=thin and rustc."""
         modules = read_bitcode_modules(memory_view(self.data))
         return any(one.thin_summary or one.full_summary for one in modules)
 
     @cached_property
     def called(self) -> Mapping[str, str]:
-        """Return the intrinsics that it calls, with a declaration of each.
+        """Return the intrinsics that the module calls, with a declaration of each.
 
-        The newest release gives some other names; those that the file has count.
+        The newest release renames some; only names that are in the file are returned.
         """
         declared = {
             function.name
@@ -83,7 +83,7 @@ class Subject:
 
 
 def subject_of(job: Job, writer: Reader, newest: Reader) -> Subject:
-    """Return the module of a job. Raises RuntimeError if the release that wrote it does not read it."""
+    """Return the module of a job. Raises RuntimeError if its own release cannot read it."""
     data = job.output.read_bytes()
     own = writer.write(data, job.triple)
     printed = newest.spell(own.output)
@@ -93,7 +93,7 @@ def subject_of(job: Job, writer: Reader, newest: Reader) -> Subject:
     assembly = own_assembly = b""
     if job.triple in _TARGETS:
         own_assembly = writer.compile(data, job.triple, job.cpu).output
-        # What its own release does not compile is not compared.
+        # If its own release cannot compile it, assembly is not compared.
         assembly = newest.compile(data, job.triple, job.cpu).output if own_assembly else b""
     text = printed.output.decode(errors="replace")
     return Subject(job, data, text, assembly.decode(), own_assembly.decode())
@@ -102,7 +102,7 @@ def subject_of(job: Job, writer: Reader, newest: Reader) -> Subject:
 def judge(
     subject: Subject, reader: Reader, newest: Reader, unknown: Mapping[int, frozenset[str]]
 ) -> Verdict:
-    """Return what the reader makes of a module; `unknown` are the intrinsics that it does not know."""
+    """Return how the reader treats a module; `unknown` are the intrinsics that it does not support."""
     written = reader.write(subject.data, subject.job.triple)
     if not written.is_read:
         return Verdict(Outcome.REFUSED, _first_line(written))
@@ -114,7 +114,7 @@ def judge(
     wrong = next((one for one in found if not one.is_harmless), None)
     if wrong is not None:
         return Verdict(Outcome.WRONG, f"{wrong.before} -> {wrong.after}")
-    # A newer reader renames what older ones knew.
+    # Newer readers rename intrinsics of older ones.
     missing = sorted(set(subject.called) & unknown[reader.release])
     if missing and reader.release < subject.job.release:
         return Verdict(Outcome.WRONG, f"unknown: {' '.join(missing)}")
@@ -132,7 +132,7 @@ def _judge_device(subject: Subject, reader: Reader) -> Verdict | None:
         return Verdict(Outcome.BACK_END, _first_line(made))
     expected = read_fingerprint(target, subject.assembly)
     found = read_fingerprint(target, made.output.decode())
-    # What the writer's own back end does not make either is not a matter of the reader.
+    # What the backend of the writing release loses too is not an error of the reader.
     own = read_fingerprint(target, subject.own_assembly)
     own_lost = Counter(expected.lost(own))
     lost = sorted((Counter(expected.lost(found)) - own_lost).elements())
@@ -148,16 +148,16 @@ def _judge_device(subject: Subject, reader: Reader) -> Verdict | None:
 def unknown_intrinsics(
     readers: Iterable[Reader], subjects: Iterable[Subject]
 ) -> dict[int, frozenset[str]]:
-    """Return the names that a reader takes for functions, of all that the modules call."""
+    """Return the names that each reader treats as functions, of all that the modules call."""
     declared = {name: line for subject in subjects for name, line in subject.called.items()}
     return {reader.release: unknown_names(reader, declared) for reader in readers}
 
 
 def unknown_names(reader: Reader, declared: Mapping[str, str]) -> frozenset[str]:
-    """Return the names that the verifier does not list, and whose declaration gets no attributes.
+    """Return the names that the verifier does not list, and whose declarations get no attributes.
 
-    The upgrade of an intrinsic with other types hides it from the verifier; a reader gives those that it
-    knows attributes of their own, or stops at their types.
+    The upgrade of an intrinsic with other types hides it from the verifier; a reader adds attributes to the
+    intrinsics that it supports, or rejects their types.
     """
     names = frozenset(declared)
     left = names - known_names(reader, sorted(names))

@@ -1,10 +1,10 @@
-"""Give real code that each release wrote to each reader, and compare what they make of it with our checker.
+"""Pass real code of each writing release to each reader, and compare the results with the checker.
 
 usage: python tests/foreign/pairs.py [--releases=14,...,22] [--root=N=DIR] [--only=REGEX] [--show] [--write]
 
-It takes about ten minutes with two processors, and fetches sources and readers. The table goes to
+It takes about ten minutes with two processors, and downloads sources and readers. The table is written to
 tests/golden/skew/pairs.csv, the figures to docs/design/foreign-pairs.md. Exit status 1 if the checker misses
-a pair that is wrong, misses more than 1 % of those that are rejected, or rejects one that is right.
+a wrong pair, misses more than 1 % of the rejected pairs, or rejects a correct pair.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def measure(readers: Sequence[Reader], only: str) -> Iterator[Pair]:
-    """Return all pairs of the corpus and the readers, in order; the newest reader compares the texts."""
+    """Yield all pairs of the corpus and the readers, in order; the newest reader compares the texts."""
     newest = readers[-1]
     own = {reader.release: reader for reader in readers}
     jobs = [
@@ -94,13 +94,13 @@ def _checked_again(pair: Pair) -> Pair:
 
 
 def _errors(path: Path, release: int) -> tuple[str, ...]:
-    """Return the rules of the errors that our checker finds."""
+    """Return the rules of the errors that the checker reports."""
     found = check_file(path, Consumer(llvm=release))
     return tuple(sorted({one.rule for one in found if one.severity is Severity.ERROR}))
 
 
 def say(line: str) -> None:
-    """Print at once: a run takes long."""
+    """Print immediately, because a run takes long."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

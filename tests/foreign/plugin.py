@@ -1,6 +1,6 @@
-"""A dialect outside of MLIR's tree, as a plugin and in an mlir-opt of its own, built and used.
+"""Build and use a dialect outside of MLIR's tree, as a plugin and in a custom mlir-opt.
 
-Usage: plugin.py [--llvm 22] [--cache DIR]. Debian's headers of MLIR are fetched if they are not installed.
+Usage: plugin.py [--llvm 22] [--cache DIR]. Debian's MLIR headers are downloaded if they are not installed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OUTPUT = "the answer is 42\n" * 2
 
 
 def main() -> int:
-    """Build both, compile with them, and report what is not as expected."""
+    """Build both, compile with them, and report unexpected results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--llvm", type=int, default=22)
     parser.add_argument("--cache", type=Path, default=default_cache())

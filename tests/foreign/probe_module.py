@@ -1,6 +1,6 @@
-"""Modules of bitcode with one record each that a reader may not know; no release of LLVM writes them.
+"""Bitcode modules with one record each that a reader may not support; no LLVM release writes them.
 
-They are of version 1, whose functions need no names, and have typed pointers, which all readers take.
+They are of version 1, whose functions need no names, and have typed pointers, which all readers accept.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from support.bit_writer import BitWriter
 _MAGIC = 0xDEC04342
 _PRODUCER = b"LLVM22.1.8"
 _ANY_FUNCTION = 0xFFFFFFFF
-# What follows the kind in each form of attribute: nothing, a number, a type, a range, ranges.
+# The data after the kind in each form of attribute: nothing, a number, a type, a range, ranges.
 _FORM_VALUES: dict[int, tuple[int, ...]] = {1: (1,), 6: (0,), 7: (32, 0, 8), 8: (1, 32, 0, 8)}
 _MEMORY = 86
 FORMS = (0, 1, 5, 6, 7, 8)
-# The types below, by their places.
+# The types defined below, by index.
 _I32, _I64, _FLOAT, _VOID, _I32_POINTER, _FLOAT_POINTER, _SIGNATURE, _ATOMIC = range(8)
 
 
@@ -54,7 +54,7 @@ def _function(writer: BitWriter, signature: int, *, convention: int = 0, is_decl
 
 
 def attribute_module(kind: int, form: int) -> bytes:
-    """Return a module with an attribute of a kind, stored in a form, that nothing has."""
+    """Return a module with an unused attribute of a kind in a form."""
 
     def fill(writer: BitWriter) -> None:
         _types(writer)
@@ -69,7 +69,7 @@ def attributed_module(kind: int, form: int) -> bytes:
 
 
 def memory_module(word: int) -> bytes:
-    """Return a module that declares a function with this word of memory(...)."""
+    """Return a module that declares a function with this encoding of memory(...)."""
     return _attributed(1, _MEMORY, word)
 
 
@@ -90,7 +90,7 @@ def _attributed(*attribute: int) -> bytes:
 
 
 def type_module(code: int) -> bytes:
-    """Return a module with a type of this code, with one operand as opaque pointers have."""
+    """Return a module with a type of this code, with one operand like opaque pointers."""
 
     def fill(writer: BitWriter) -> None:
         with writer.block(17, 4):
@@ -101,7 +101,7 @@ def type_module(code: int) -> bytes:
 
 
 def constant_module(code: int, operands: Sequence[int] = ()) -> bytes:
-    """Return a module with a constant of this code: i32, without operands unless given."""
+    """Return a module with an i32 constant of this code, by default without operands."""
 
     def fill(writer: BitWriter) -> None:
         _types(writer)
@@ -113,7 +113,7 @@ def constant_module(code: int, operands: Sequence[int] = ()) -> bytes:
 
 
 def wide_integer_module(bits: int, operand: int) -> bytes:
-    """Return a module with a global variable of a wide integer, whose value is in one operand."""
+    """Return a module with a global variable of a wide integer type, whose value is in one operand."""
 
     def fill(writer: BitWriter) -> None:
         with writer.block(17, 4):
@@ -129,12 +129,12 @@ def wide_integer_module(bits: int, operand: int) -> bytes:
 
 
 def cast_module(opcode: int) -> bytes:
-    """Return a module with a constant conversion from a type that there is not."""
+    """Return a module with a constant cast from a nonexistent type."""
     return constant_module(11, (opcode, 99, 0))
 
 
 def metadata_module(code: int, count: int) -> bytes:
-    """Return a module with a node of metadata of that many zeros."""
+    """Return a module with a metadata node of that many zeros."""
 
     def fill(writer: BitWriter) -> None:
         _types(writer)
@@ -169,12 +169,12 @@ def compare_flag_module() -> bytes:
 
 
 def element_flag_module() -> bytes:
-    """Return a module with a getelementptr that has a flag, but not inbounds."""
+    """Return a module with a getelementptr that has a flag other than inbounds."""
     return _with_instruction(43, (4, _I32, 4, 3))
 
 
 def _with_instruction(code: int, operands: Sequence[int]) -> bytes:
-    """Return a module with an instruction, to which 4 is a pointer to i32 and 3 an i32."""
+    """Return a module with an instruction; relative operand 4 is a pointer to i32, and 3 an i32."""
 
     def fill(writer: BitWriter) -> None:
         _types(writer)
@@ -204,7 +204,7 @@ def atomic_module(operation: int, *, is_float: bool) -> bytes:
 
 
 def summary_module(version: int) -> bytes:
-    """Return a module with an empty summary for ThinLTO of this version."""
+    """Return a module with an empty ThinLTO summary of this version."""
 
     def fill(writer: BitWriter) -> None:
         _types(writer)

@@ -1,4 +1,4 @@
-"""Compare the tables of GPUs with what each release of LLVM lists and makes; exit status 1 if they differ.
+"""Compare the tables of GPUs with the lists and output of each LLVM release; exit status 1 if they differ.
 
 usage: python tests/foreign/processors.py [--releases=15,...,22] [--root=N=DIR]
 
@@ -26,9 +26,9 @@ from mlir_offload.toolchain.ptx import load_nvptx_table, supported_archs  # noqa
 
 _AMD = r"gfx(?:\d+(?:-\d+)*-generic|(?!000)\d[\da-f]+)"
 _NVIDIA = r"sm_\d+[af]?"
-# llc has lines `  gfx900 - Select the gfx900 processor.`, clang has all in one line, between commas.
+# llc prints lines such as `  gfx900 - Select the gfx900 processor.`; clang prints one comma-separated line.
 _LISTED = r"(?:^ +|[:,] )({pattern})(?= +- Select|,|$)"
-# AMD's code objects: the flag that asks for a version has had two names.
+# The module flag for the version of AMD's code objects has had two names.
 _AMDGPU = "amdgcn-amd-amdhsa"
 _FLAGS = ("amdgpu_code_object_version", "amdhsa_code_object_version")
 _VERSIONS = (4, 5, 6)
@@ -44,12 +44,12 @@ define amdgpu_kernel void @k(ptr addrspace(1) %p) {{
 """
 _FIRST_HIDDEN = re.compile(r"hidden_\w+")
 _MADE = re.compile(r"\.amdhsa_code_object_version (\d)|amdhsa\.version:\s+- 1\s+- (\d)")
-# The metadata of a release that has no directive counts from 0 for version 3.
+# In releases without the directive, the minor version of the metadata is 0 for version 3.
 _FROM_METADATA = {"1": 4, "2": 5}
 
 
 def processors(reader: Reader, triple: str) -> frozenset[str]:
-    """Return what a release lists as processors of a target."""
+    """Return the processors of a target that a release lists."""
     clang = (str(reader.program), "clang") if reader.is_clang else reader.tool("clang")
     command = (*clang, "-cc1", "-triple", triple, "-target-cpu", "help", "-x", "ir", "/dev/null")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -59,14 +59,14 @@ def processors(reader: Reader, triple: str) -> frozenset[str]:
 
 
 def mistakes(reader: Reader) -> Iterator[str]:
-    """Return where the tables differ from what a release lists."""
+    """Yield the differences between the tables and the lists of a release."""
     release = reader.release
     amd = processors(reader, "amdgcn-amd-amdhsa")
     known = frozenset(known_processors(release))
     yield from _differences(f"LLVM {release}, amdgpu_mach.yaml", amd, known)
     oldest = dict(load_nvptx_table().oldest_isa)
     listed = {name for name in processors(reader, "nvptx64-nvidia-cuda") if name in oldest}
-    # llc knows the family-specific names before clang, which the link runs.
+    # llc supports the family-specific names before clang, which the link runs.
     nvidia, known = (
         frozenset(name for name in names if not name.endswith("f"))
         for names in (listed, supported_archs(release, None))
@@ -77,7 +77,7 @@ def mistakes(reader: Reader) -> Iterator[str]:
 
 
 def code_objects(reader: Reader) -> dict[str, tuple[int, ...]]:
-    """Return by the name of a flag which versions a release makes if it is asked for them."""
+    """Return, for each flag name, the code object versions that a release generates if they are requested."""
     found = {}
     for flag in _FLAGS:
         made = {
@@ -99,12 +99,12 @@ def _made(reader: Reader, node: str) -> int:
 
 
 def default_code_object(reader: Reader) -> int:
-    """Return the version of code objects that a release makes without a flag."""
+    """Return the code object version that a release generates without a flag."""
     return _made(reader, "")
 
 
 def first_hidden(reader: Reader, version: int = 0) -> str:
-    """Return the first argument that a release adds to those of a kernel, for its own code object version or another."""
+    """Return the first hidden kernel argument of a release, for its default code object version or another one."""
     flag = _FLAG.format(name=_FLAGS[-1], version=version) if version else ""
     made = reader.compile((_READS_HIDDEN + flag).encode(), _AMDGPU, "gfx90a").output.decode()
     found = _FIRST_HIDDEN.search(made)
@@ -112,7 +112,7 @@ def first_hidden(reader: Reader, version: int = 0) -> str:
 
 
 def _layout_mistakes(reader: Reader) -> Iterator[str]:
-    """Compare the table of hidden arguments with what a release that obeys the flag prints."""
+    """Compare the table of hidden arguments with the output of a release that supports the flag."""
     for version in load_code_objects(reader.release).reads.get(_FLAGS[-1], ()):
         first = first_hidden(reader, version)
         if first != first_hidden_argument(version):
@@ -124,7 +124,7 @@ def _code_object_mistakes(reader: Reader) -> Iterator[str]:
     if default != known.versions[-1]:
         yield f"LLVM {reader.release}, amdgpu.yaml: without a flag it makes version {default}"
     for flag, versions in code_objects(reader).items():
-        # A release that passes over the flag makes its own version for each.
+        # A release that ignores the flag always generates its default version.
         expected = known.reads.get(flag, (default,))
         if versions != expected:
             yield f"LLVM {reader.release}, amdgpu.yaml: {flag} chooses among {versions}"

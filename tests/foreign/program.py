@@ -1,4 +1,4 @@
-"""One of upstream's programs, and what its RUN lines say of how to compile, run and check it."""
+"""An upstream program, and how its RUN lines compile, run and check it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PASS = re.compile(r"(?<=\s)--?([a-z][\w-]*)(?:=(\"[^\"]*\"|'[^']*'|\S+))?")
 _ASSERTION = re.compile(r"CHECK[\w-]*:.*\bAssertion `")
 _MAIN = re.compile(r"\bfunc(?:\.func)? (?:public )?@(main|entry)\(")
 
-# Passes that make GPU code of a program; those that lower GPU code are the driver's own affair.
+# Passes that generate GPU code from a program; the driver itself runs the passes that lower GPU code.
 _INPUT_PASSES = frozenset(
     {
         "transform-interpreter",
@@ -24,13 +24,13 @@ _INPUT_PASSES = frozenset(
         "convert-linalg-to-loops",
     }
 )
-# They have to run in this order, in functions.
+# Passes that must run in this order, on functions.
 _ON_FUNCTIONS = "test-vector-warp-distribute"
 _SPARSIFIER = re.compile(r"--sparsifier=\"(?P<options>[^\"]*)")
 _SPARSE_CODEGEN = "--sparse-gpu-codegen"
 _SPARSE_LOOPS = re.compile(r"\bparallelization-strategy=[\w-]+")
 _SPARSIFIER_OPTION = re.compile(r"\b(?:enable-gpu-libgen|parallelization-strategy=\S+)")
-# What --sparsifier runs until it has GPU code; it goes on to serialise that.
+# The passes that --sparsifier runs until it has GPU code; it then serializes that.
 _BEFORE_SPARSE = "func.func(linalg-generalize-named-ops,linalg-fuse-elementwise-ops)"
 _AFTER_SPARSE = "sparse-storage-specifier-to-llvm,func.func(canonicalize),sparse-gpu-codegen"
 _NEW_FEATURES = "sm_90a"
@@ -38,12 +38,12 @@ _NEW_FEATURES = "sm_90a"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program by its name below the tests, and its path.
+    """A program: its name below the tests, and its path.
 
-    `pipeline` is for --pipeline=, empty for a program that has GPU code already. `nvidia` is the
-    architecture for which upstream compiles it, if that has features of its own. `prefixes` are those
-    of the lines that FileCheck compares with what the program prints; without them upstream does
-    not look at that. `is_run` if upstream runs it, `fails` if an assertion is expected to fail. `is_device` if it is
+    `pipeline` is for --pipeline=, empty for a program that contains GPU code. `nvidia` is the architecture
+    for which upstream compiles it, if that has architecture-specific features. `prefixes` are those of the
+    lines that FileCheck compares with the program's output; if empty, upstream does not check the output.
+    `is_run` if upstream runs it, `fails` if an assertion is expected to fail. `is_device` if it consists of
     functions for kernels of other files.
     """
 
@@ -60,13 +60,13 @@ class Program:
 
 
 def find_programs(tests: Path, folders: tuple[str, ...]) -> list[Program]:
-    """Return the programs in the folders of upstream's integration tests, by name."""
+    """Return the programs in the directories of upstream's integration tests, sorted by name."""
     paths = (path for folder in folders for path in (tests / folder).rglob("*.mlir"))
     return [read_program(path, str(path.relative_to(tests))) for path in sorted(paths)]
 
 
 def read_program(path: Path, name: str) -> Program:
-    """Read the RUN lines of a program."""
+    """Parse the RUN lines of a program."""
     text = path.read_text(encoding="utf-8")
     commands = _run_commands(text)
     run = [command for command in commands if _RUNNER.search(command)]

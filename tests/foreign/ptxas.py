@@ -1,8 +1,8 @@
-"""Compare the rows of CUDA in toolchain/data/nvptx.yaml with what each ptxas takes; exit status 1 if they differ.
+"""Compare the CUDA rows in toolchain/data/nvptx.yaml with ptxas of each release; exit status 1 if they differ.
 
 usage: python tests/foreign/ptxas.py [--only=13.0]
 
-The programs are those of NVIDIA's wheels on PyPI, a release each; only ptxas is kept.
+The programs come from NVIDIA's wheels on PyPI, one per release; only ptxas is kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from foreign.wheel import download_wheel  # noqa: E402
 
 from mlir_offload.toolchain.ptx import PtxSupport, load_nvptx_table  # noqa: E402
 
-# The wheel of each release of CUDA: the package, and the version of its ptxas.
+# The wheel of each CUDA release: the package, and the version of its ptxas.
 _WHEELS = {
     "11.8": "nvidia-cuda-nvcc-cu11==11.8.89",
     "12.0": "nvidia-cuda-nvcc-cu12==12.0.140",
@@ -45,12 +45,12 @@ _WHEELS = {
 }
 _ARCH = re.compile(r"'(sm_\d+[af]?)'")
 _NEWEST = re.compile(r"current version is '(\d+)\.(\d)'")
-# No ptxas has it.
+# A PTX ISA version that no ptxas supports.
 _FUTURE = 990
 
 
 def find_ptxas(release: str) -> Path:
-    """Return the ptxas of a release of CUDA, downloaded once."""
+    """Return the ptxas of a CUDA release, downloaded once."""
     program = default_cache() / "ptxas" / release
     if not program.exists():
         with tempfile.TemporaryDirectory() as folder:
@@ -64,7 +64,7 @@ def find_ptxas(release: str) -> Path:
 
 
 def assemble(program: Path, arch: str, isa: int) -> str:
-    """Return what ptxas says of an empty module of a PTX ISA version for an architecture."""
+    """Return the message of ptxas for an empty module of a PTX ISA version and architecture; empty if it succeeds."""
     head = f".version {isa // 10}.{isa % 10}\n.target {arch}\n.address_size 64\n"
     text = f"{head}.visible .entry k() {{ ret; }}\n"
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as module:
@@ -83,18 +83,18 @@ def architectures(program: Path) -> frozenset[str]:
 
 
 def newest_isa(program: Path, arch: str) -> int:
-    """Return the newest PTX ISA version that a ptxas reads."""
+    """Return the newest PTX ISA version that a ptxas supports."""
     found = _NEWEST.search(assemble(program, arch, _FUTURE))
     return int(found[1]) * 10 + int(found[2]) if found else 0
 
 
 def oldest_isa(program: Path, arch: str, versions: list[int]) -> int:
-    """Return the oldest of the versions with which a ptxas takes an architecture; 0 if none."""
+    """Return the oldest of the versions with which a ptxas accepts an architecture; 0 if there is none."""
     return next((isa for isa in versions if not assemble(program, arch, isa)), 0)
 
 
 def mistakes(row: PtxSupport, program: Path) -> Iterator[str]:
-    """Return where a row differs from what a ptxas takes."""
+    """Yield the differences between a row and a ptxas."""
     release = f"CUDA {row.release[0]}.{row.release[1]}"
     listed = architectures(program)
     if listed != row.archs:
@@ -105,7 +105,7 @@ def mistakes(row: PtxSupport, program: Path) -> Iterator[str]:
 
 
 def isa_mistakes(programs: dict[str, Path]) -> Iterator[str]:
-    """Return where the oldest PTX ISA version of an architecture differs from what ptxas takes."""
+    """Yield the architectures whose oldest PTX ISA version differs from that of ptxas."""
     table = load_nvptx_table()
     versions = sorted({isa for row in (*table.llvm, *table.cuda) for isa in row.isa})
     for arch, known in table.oldest_isa:

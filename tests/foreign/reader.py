@@ -1,8 +1,8 @@
-"""The readers of LLVM's releases: programs that read LLVM IR and print or write what they read.
+"""The readers of LLVM releases: programs that read LLVM IR, and print or write it again.
 
-A release that is installed is asked by its `opt`, one that Debian 12 lacks by the clang in a `ziglang` wheel,
-which is downloaded, or by the `opt` in the root of a newer Debian (`--root=23=DIR`), which runs with that
-root's own libraries.
+For an installed release this is `opt`. For a release that Debian 12 lacks, it is the clang in a `ziglang`
+wheel, which is downloaded, or `opt` in the root directory of a newer Debian (`--root=23=DIR`), which runs
+with the libraries of that root.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from types import MappingProxyType
 from foreign.source_package import default_cache
 from foreign.wheel import download_wheel
 
-# The wheel of ziglang whose clang is of a release that Debian 12 lacks.
+# The ziglang wheels with clang of the releases that Debian 12 lacks.
 _WHEELS = {17: "0.12.1", 18: "0.13.0.post1", 20: "0.15.2", 21: "0.16.0"}
 _PREFIX = "usr/lib/llvm-{release}"
 _LIBRARIES = ("libLLVM-{release}.so.1", "libLLVM.so.{release}.1")
 _FOLDERS = ("usr/lib/llvm-{release}/lib", "usr/lib/x86_64-linux-gnu")
 _TRIPLE = "x86_64-unknown-linux-gnu"
-# A name in a binary: a C string, or one of many in a table with NULs between.
+# A name in a binary: a C string, or an entry of a table separated by NULs.
 _INTRINSIC = re.compile(rb"(?<=\0)llvm(?:\.[A-Za-z0-9_]+)+(?=\0)")
 _SECONDS = 120
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a reader did: `output` is what it wrote; `message` is not empty where it did not read."""
+    """The result of a reader: its output, and a message that is empty if it accepted the input."""
 
     output: bytes
     message: str
 
     @property
     def is_read(self) -> bool:
-        """Return whether the reader took the input."""
+        """Return whether the reader accepted the input."""
         return not self.message
 
 
 @dataclass(frozen=True)
 class Reader:
-    """One release. `program` is its `opt`, or the `zig` whose clang reads; `binary` has its tables.
+    """The reader of a release. `program` is `opt`, or `zig` for its clang; `binary` has LLVM's tables.
 
-    `loader` is what starts a program of another root.
+    `loader` is the command prefix that starts a program of another root.
     """
 
     release: int
@@ -61,7 +61,7 @@ class Reader:
 
     @property
     def is_clang(self) -> bool:
-        """Return whether the clang of a wheel is asked."""
+        """Return whether the reader is the clang of a wheel."""
         return self.program.name == "zig"
 
     @cached_property
@@ -71,14 +71,14 @@ class Reader:
 
     @property
     def clang(self) -> tuple[str, ...]:
-        """Return how clang is called: the release's, or that of a wheel; empty if there is none."""
+        """Return the clang command, of the release or of a wheel; empty if there is none."""
         if not self.is_clang and self.program.with_name("clang").exists():
             return self.tool("clang")
         version = _WHEELS.get(self.release)
         return (str(_fetch(self.release, version)), "clang") if version else ()
 
     def tool(self, name: str) -> tuple[str, ...]:
-        """Return how a program of the release is called."""
+        """Return the command of a program of the release."""
         return (*self.loader, str(self.program.with_name(name)))
 
     def write(self, data: bytes, triple: str = _TRIPLE) -> Answer:
@@ -90,7 +90,7 @@ class Reader:
         return self._read(data, triple, is_text=True)
 
     def compile(self, data: bytes, triple: str, cpu: str, *, is_object: bool = False) -> Answer:
-        """Generate assembly or an object with the back end, not optimized."""
+        """Generate unoptimized assembly or an object with the backend."""
         if self.is_clang:
             form = "-emit-obj" if is_object else "-S"
             own_cpu = ("-target-cpu", cpu) if cpu else ()
@@ -102,7 +102,7 @@ class Reader:
         )
 
     def summary(self, data: bytes) -> str:
-        """Return what is printed when the summary for ThinLTO of a module is read; clang exits with 0."""
+        """Return the error output of reading a module's ThinLTO summary; the exit status of clang is 0 anyway."""
         with tempfile.TemporaryDirectory() as folder:
             module = Path(folder) / "summary.bc"
             module.write_bytes(data)
@@ -147,7 +147,7 @@ def _answer(command: tuple[str, ...], data: bytes) -> Answer:
 
 
 def add_reader_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose readers."""
+    """Add the options that select readers."""
     parser.add_argument("--releases", default="14,15,16,17,18,19,20,21,22")
     parser.add_argument(
         "--root",
@@ -159,14 +159,14 @@ def add_reader_options(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_readers(options: argparse.Namespace) -> tuple[Reader, ...]:
-    """Return the readers that the options choose, oldest first."""
+    """Return the selected readers, oldest first."""
     roots = dict(word.split("=", 1) for word in options.root)
     releases = [int(word) for word in options.releases.split(",")]
     return find_readers(releases, {int(release): Path(root) for release, root in roots.items()})
 
 
 def table_arguments(text: str | None, table: Path) -> tuple[tuple[Reader, ...], Path | None]:
-    """Return the readers that the command line chooses, and the table if it is to be written."""
+    """Return the readers that the command line selects, and the table if it is to be written."""
     parser = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -177,7 +177,7 @@ def table_arguments(text: str | None, table: Path) -> tuple[tuple[Reader, ...], 
 
 
 def print_differences(text: str | None, find: Callable[[tuple[Reader, ...]], Iterable[str]]) -> int:
-    """Print what differs from a table for the readers of the command line; return the exit status."""
+    """Print the differences from a table for the selected readers; return the exit status."""
     parser = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -199,7 +199,7 @@ def put_table(text: str, table: Path | None) -> None:
 def find_readers(
     releases: Iterable[int], roots: Mapping[int, Path] = MappingProxyType({})
 ) -> tuple[Reader, ...]:
-    """Return the readers of these releases, oldest first. Raises RuntimeError naming one that is missing."""
+    """Return the readers of these releases, oldest first. Raises RuntimeError if one is missing."""
     return tuple(_find(release, roots.get(release, Path("/"))) for release in sorted(releases))
 
 
@@ -242,7 +242,7 @@ def _fetch(release: int, version: str) -> Path:
     if not program.exists():
         print(f"fetching ziglang {version} for clang {release}", file=sys.stderr, flush=True)  # noqa: T201
         folder.parent.mkdir(parents=True, exist_ok=True)
-        # Several programs may fetch it at once.
+        # Several programs may download it concurrently.
         with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
             wheels, content = Path(partial) / "wheel", Path(partial) / "content"
             download_wheel(f"ziglang=={version}", wheels)

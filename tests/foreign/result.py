@@ -1,4 +1,4 @@
-"""What came of one program for one target, and what counts as worse."""
+"""The result of one program for one target, and the definition of a regression."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ YES, NO, NONE = "yes", "no", "-"
 class Result:
     """A row of the table.
 
-    `linked` includes the driver's own verification of the linked file; `verified` is whether
-    `inspect` finds it complete. `ran` is no for a program that hangs. `checked` is whether FileCheck
-    accepts what the program prints. `status` is its exit status. `-` if there is no such step.
+    `linked` includes the driver's verification of the linked file; `verified` is whether `inspect` finds it
+    complete. `ran` is no if the program hangs. `checked` is whether FileCheck accepts the program's output.
+    `status` is its exit status. `-` if there is no such step.
     """
 
     program: str
@@ -27,27 +27,27 @@ class Result:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return what a row is looked up by."""
+        """Return the key of the row in the table."""
         return self.program, self.target
 
     @property
     def is_good(self) -> bool:
-        """Return whether it is linked and verified and, if it runs, prints the expected text."""
+        """Return whether it is linked and verified."""
         return (self.linked, self.verified) == (YES, YES)
 
     @property
     def is_correct(self) -> bool:
-        """Return whether it ran, ended as it should and printed what upstream expects."""
+        """Return whether it ran, exited as expected and printed the text that upstream expects."""
         return self.ran == YES and self.ends_well and self.checked != NO
 
     @property
     def ends_well(self) -> bool:
-        """Return whether its exit status is 0 or, of a program that has to fail, another one."""
+        """Return whether its exit status is 0, or nonzero for a program that is expected to fail."""
         return self.status == "0" or self.status.endswith("(expected)")
 
 
 def regressions(recorded: Result, found: Result) -> list[str]:
-    """Return the steps that went well and no longer do."""
+    """Return the steps that succeeded before and no longer do."""
     lost = [
         name
         for name in ("linked", "verified", "ran", "checked")
@@ -59,13 +59,13 @@ def regressions(recorded: Result, found: Result) -> list[str]:
 
 
 def render_row(result: Result) -> str:
-    """Return the row as Markdown has it."""
+    """Return the row in Markdown."""
     cells = [str(getattr(result, item.name)) for item in fields(result)]
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
 def parse_row(line: str) -> Result | None:
-    """Return the result of a line of the table, or None for any other line."""
+    """Return the result in a line of the table; None for any other line."""
     cells = [cell.strip().replace("&#124;", "|") for cell in line.strip().strip("|").split(" | ")]
     if not line.startswith("| ") or not cells[0].endswith(".mlir"):
         return None

@@ -1,7 +1,7 @@
-"""Print every file of upstream's tests with mlir-opt, read it with our reader, and compare what that prints.
+"""Parse the output of mlir-opt for each upstream test, print it again, and compare.
 
-Of a file that mlir-opt prints in parts, every part is compared. Files that it refuses, such as those of the
-test dialect, which no distribution ships, are counted. Exit status 1 if a part comes back changed.
+If mlir-opt splits a file into parts, every part is compared. Files that it rejects, such as those of the test
+dialect, which no distribution contains, are only counted. Exit status 1 if a part changes.
 
 usage: python tests/foreign/roundtrip.py [--llvm=22] [--source=DIR]
 """
@@ -70,7 +70,7 @@ def _options() -> argparse.Namespace:
 
 
 def _printed(tool: str, path: Path) -> Iterator[str]:
-    """Return the modules that mlir-opt prints of a file."""
+    """Return the modules that mlir-opt prints for a file."""
     try:
         done = subprocess.run(
             (tool, *_OPTIONS, str(path)), capture_output=True, check=False, timeout=_SECONDS
@@ -82,7 +82,7 @@ def _printed(tool: str, path: Path) -> Iterator[str]:
 
 
 def _difference(text: str) -> str:
-    """Return how what is printed of the text differs from it; empty where it does not."""
+    """Return the first difference between the text and its printed form; empty if there is none."""
     try:
         module = parse_module(text)
         for operation in (module.operation, *module.operation.walk_inside()):
@@ -95,7 +95,7 @@ def _difference(text: str) -> str:
 
 
 def _read_all(operation: Operation) -> None:
-    """Let everything be parsed, so that it is printed of what was parsed."""
+    """Parse all parts of an operation, so that printing uses the parsed form."""
     arguments = [one for region in operation.regions for block in region.blocks for one in block.arguments]  # fmt: skip
     if not all((one.name.startswith("%") and one.type) for one in arguments):
         msg = f"the arguments of a block of {operation.name}"

@@ -1,8 +1,8 @@
 """Compile, link and run upstream's GPU programs for every target, and compare with the recorded table.
 
-Exit status 1 if a step that succeeded no longer does. FileCheck and MLIR's runner libraries,
-if not installed, are unpacked from their packages, outside of the system. Sparse matrices need cuSPARSE:
-pip install nvidia-cusparse nvidia-cusparselt-cu13, and --cuda-path= for that toolkit.
+Exit status 1 if a step that succeeded no longer does. FileCheck and MLIR's runner libraries, if not
+installed, are unpacked from their packages into a cache. Sparse matrices require cuSPARSE: pip install
+nvidia-cusparse nvidia-cusparselt-cu13, and --cuda-path= for that toolkit.
 
 usage: python tests/foreign/run.py [--llvm=22] [--only=TEXT] [--target=NAME] [--update]
 """
@@ -29,7 +29,7 @@ from foreign.source_package import default_cache, fetch_tests, llvm_version  # n
 from foreign.table import compare, page_path, read_page, render_page  # noqa: E402
 
 FOLDERS = ("GPU", "Dialect/SparseTensor/GPU", "Dialect/Vector/GPU", "Dialect/XeGPU", "Dialect/XeVM")
-# Below mlir/test, of programs that upstream does not link.
+# Directories below mlir/test with programs that upstream does not link.
 _UNLINKED = ("Dialect/SparseTensor/GPU",)
 _FILL = Path(__file__).with_name("fill.c")
 

@@ -1,13 +1,13 @@
-"""Print the types of intrinsics as one LLVM library has them: a program of its own, which that library may crash.
+"""Print the types of intrinsics in one LLVM library; a separate program, because that library may crash it.
 
 usage: python signature_probe.py LIBRARY < REQUESTS
 
-A request is a name, and the numbers of TYPES that an overload is to have, or nothing. Without numbers two types are
-printed, of overloads with other types each: what differs between them an overload is free to choose. With numbers, or a
-`-` where there is nothing to choose, the type is printed if the verifier takes a call, the name with the overload's
-suffix, and what such calls may pass: the parameters of the function, or a number for those of integer type, which may
-have to be constants. A line is the request and the answer, separated by tabs; a name that the library lacks, and a call
-that it does not take, has no line.
+A request is a name, and the indices in TYPES of the types of an overload, or nothing. Without indices, two
+types are printed, of overloads with different types; they differ in the types that an overload selects. With
+indices, or `-` if there is nothing to select, the output is the type if the verifier accepts a call, the name
+with the suffix of the overload, and the possible arguments: the parameters of the function, or a number for
+those of integer type, which may have to be constants. A line is the request and the answer, separated by
+tabs. There is no line for a name that the library lacks, or for a call that it rejects.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import signal
 import sys
 from collections.abc import Iterable, Sequence
 
-# Numbers of elements (negative: of a scalable vector), and the element.
+# The number of elements (negative: of a scalable vector), and the element type.
 TYPES = (
     (0, "i32"), (0, "i64"), (0, "i16"), (0, "float"), (0, "double"), (0, "half"), (0, "ptr"), (4, "i32"),
     (4, "float"), (2, "double"), (8, "i16"), (16, "i8"), (2, "i64"), (-4, "i32"), (-4, "float"), (-16, "i1"),
     (-16, "i8"), (-32, "i8"), (-48, "i8"), (-64, "i8"), (4, "ptr"),
 )  # fmt: skip
 PARAMETERS = "parameters"
-"""What a call passes that passes no number."""
+"""The value of a call that passes no number."""
 
 _CHOSEN = 16
-# The widths and lengths of the types of which no intrinsic has one.
+# The widths and lengths of types that no intrinsic has.
 _OPEN = ((30, 6), (102, 10))
 _STEP = 4
 _NUMBERS = (None, 0, 1)
-# LLVMTypeKind: what has constants of its own, and what no function has as a parameter.
+# LLVMTypeKind: types with special constants, and types that a function parameter cannot have.
 _INTEGER, _METADATA, _TOKEN, _AMX = 8, 14, 16, 19
 _RETURN_STATUS = 2
 _SECONDS = 0.5
@@ -49,10 +49,10 @@ Pointers = Sequence[ctypes.c_void_p]
 
 
 class Library:
-    """The C API of one release, loaded."""
+    """The C API of one release."""
 
     def __init__(self, path: str) -> None:
-        """Load it, and make the types that overloads are given."""
+        """Load the library, and create the types for overloads."""
         self._c = api = ctypes.CDLL(path)
         for name in _NEW:
             getattr(api, f"LLVM{name}").restype = ctypes.c_void_p
@@ -83,13 +83,13 @@ class Library:
         return self._make("VectorType" if size > 0 else "ScalableVectorType", element, abs(size))
 
     def line(self, request: str) -> str:
-        """Return what is printed of a request; empty if the library lacks the name or takes no such call."""
+        """Return the answer to a request; empty if the library lacks the name or rejects the call."""
         name, *numbers = request.split()
         spelled, size = name.encode(), ctypes.c_size_t()
         intrinsic = self._c.LLVMLookupIntrinsicID(spelled, ctypes.c_size_t(len(spelled)))
         if not intrinsic:
             return ""
-        # A name that begins with that of an overload is taken for it.
+        # The lookup also accepts a name that begins with the name of an overloaded intrinsic.
         found = self._c.LLVMIntrinsicGetName(intrinsic, ctypes.byref(size))
         if ctypes.string_at(found, size.value) != spelled:
             return ""
@@ -112,7 +112,7 @@ class Library:
         return ctypes.string_at(self._c.LLVMPrintTypeToString(made)).decode()
 
     def _called(self, intrinsic: int, types: Pointers) -> list[str]:
-        """Return the name of the overload, and what the calls pass that the verifier takes; nothing without one."""
+        """Return the name of the overload, and the arguments that the verifier accepts; empty if there are none."""
         module = self._make("ModuleCreateWithNameInContext", b"", self._context)
         array, count = _array(types), ctypes.c_size_t(len(types))
         called = self._make("GetIntrinsicDeclaration", module, intrinsic, array, count)
@@ -153,7 +153,7 @@ class Library:
         return not self._c.LLVMVerifyFunction(function, _RETURN_STATUS)
 
     def _parameters(self, kind: ctypes.c_void_p) -> list[ctypes.c_void_p]:
-        """Return the types of the parameters of a type of a function."""
+        """Return the parameter types of a function type."""
         array = (ctypes.c_void_p * self._c.LLVMCountParamTypes(kind))()
         self._c.LLVMGetParamTypes(kind, array)
         return [ctypes.c_void_p(one) for one in array]
@@ -162,12 +162,12 @@ class Library:
         return int(self._c.LLVMGetTypeKind(kind))
 
     def _is_given(self, kind: ctypes.c_void_p, number: int | None) -> bool:
-        """Return whether no parameter of the function that calls is passed for a type."""
+        """Return whether a constant is passed for a type, instead of a parameter of the calling function."""
         which = self._kind(kind)
         return which in {_TOKEN, _AMX, _METADATA} or (which == _INTEGER and number is not None)
 
     def _given(self, kind: ctypes.c_void_p, number: int | None) -> ctypes.c_void_p:
-        """Return what is passed for such a type: a constant, or what an instruction makes of one."""
+        """Return the argument for such a type: a constant, or a value computed from one."""
         which = self._kind(kind)
         if which == _TOKEN:
             return self._make("ConstNull", kind)
@@ -185,17 +185,18 @@ def _array(values: Iterable[ctypes.c_void_p]) -> ctypes.Array[ctypes.c_void_p]:
 
 
 def _print(library: Library, requests: list[str]) -> None:
-    """Print in a child, which some types crash; then go on after them in another."""
+    """Print in a child process, which some types crash; then continue after them in another one."""
     while requests:
         sys.stdout.flush()
         reader, writer = os.pipe()
         child = os.fork()
         if not child:
             os.close(reader)
-            # After each request a line, so that the parent knows which one crashed.
+            # Write a line after each request, so that the parent knows which one crashed.
             with os.fdopen(writer, "w", buffering=1) as out:
                 for request in requests:
-                    # Of processor time: some types make a library loop, and the signal ends it.
+                    # Limit the processor time, because some types make a library loop; the signal ends the
+                    # child.
                     signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
                     out.write(library.line(request) or "\n")
             os._exit(0)
@@ -208,7 +209,7 @@ def _print(library: Library, requests: list[str]) -> None:
 
 
 def main() -> None:
-    """Answer the requests of standard input."""
+    """Answer the requests in standard input."""
     _print(Library(sys.argv[1]), sys.stdin.read().splitlines())
 
 

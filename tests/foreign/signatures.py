@@ -1,9 +1,9 @@
-"""Derive which releases of LLVM changed the type of an intrinsic or took it away, and what newer readers make of it.
+"""Derive the LLVM releases that changed or removed an intrinsic, and how newer readers treat its old type.
 
 usage: python tests/foreign/signatures.py [--releases=14,15,...] [--root=N=DIR] [--write]
 
-The libraries of the releases tell the types (tests/foreign/signature_probe.py). Newer readers get a call with each type
-that changed. It writes toolchain/data/intrinsic_signatures.yaml.
+The types come from the libraries of the releases (tests/foreign/signature_probe.py). Newer readers get a call
+with each type that changed. It writes toolchain/data/intrinsic_signatures.yaml.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from mlir_offload.toolchain.skew.signature import (  # noqa: E402
 
 TABLE = ROOT / "toolchain" / "data" / "intrinsic_signatures.yaml"
 _PROBE = Path(__file__).with_name("signature_probe.py")
-# The widths that an overload's own types have in the first answer of the probe.
+# The widths of an overload's selected types in the first answer of the probe.
 _OWN_BITS = re.compile(r"\bi(\d+)\b")
 _FIRST_BITS, _STEP = 30, 4
-# What that answer has where an overload chooses the whole type.
+# The form of a type in that answer that an overload selects as a whole.
 _CHOSEN = re.compile(r"<6 x i(\d+)>")
-# With what an overload is tried, by its number of types: numbers of TYPES, the types that are usual first.
+# The overloads that are tried, by their number of types: indices in TYPES, common types first.
 _SCALABLE = (13, 14)
-# Of several registers: each has as many parts of type 16.
+# Types of several registers: each has as many parts of type 16.
 _SEVERAL = (17, 18, 19)
 _TRIED = {
     1: tuple((one,) for one in range(len(TYPES))),
@@ -57,7 +57,7 @@ _TRIED = {
         for one in (0, 3, 6, 4, 7, 8, *_SCALABLE)
         for rest in ((6, one), (one, one), (one, 1), (1, 1), (6, 1), (1, 6))
     ),
-    # Most of these are for vectors of RISC-V: vectors, elements, pointers, masks, and the length as a number.
+    # Most of these are for RISC-V vectors: vectors, elements, pointers, masks, and the length as an integer.
     4: (
         *((one, *rest) for one in _SCALABLE for rest in permutations((1, 6, 15))),
         *((one, 6, other, 1) for one in _SCALABLE for other in _SCALABLE),
@@ -66,14 +66,14 @@ _TRIED = {
     5: tuple((one, 6, other, 15, 1) for one in _SCALABLE for other in _SCALABLE),
 }
 _DEBUG = "llvm.dbg."
-# So many calls of an overload are tried, whose first types are of other kinds.
+# The number of calls of an overload that are tried, with first types of different kinds.
 _MOST = 16
 
 Shapes = Mapping[str, Signature]
 
 
 def ask(reader: Reader, requests: Iterable[str]) -> dict[str, list[str]]:
-    """Return the types that the library of a reader has for each request; it must not be that of a wheel."""
+    """Return the types of each request in the library of a reader, which must not be that of a wheel."""
     python = os.path.realpath(sys.executable)
     command = (*reader.loader, python, str(_PROBE), str(reader.binary))
     text = "\n".join(requests)
@@ -83,7 +83,7 @@ def ask(reader: Reader, requests: Iterable[str]) -> dict[str, list[str]]:
 
 
 def shape(since: int, types: Sequence[str]) -> Signature:
-    """Return a type with what differs between two answers left open: what an overload chooses, in order."""
+    """Return a type with placeholders, in order, for the parts that differ between two overloads."""
     first, last = split_signature(types[0]), split_signature(types[-1])
     own: dict[str, str] = {}
 
@@ -99,7 +99,7 @@ def shape(since: int, types: Sequence[str]) -> Signature:
 
 
 def concrete(reader: Reader, names: Mapping[str, Sequence[str]]) -> dict[str, list[Call]]:
-    """Return for each name calls that a reader takes, with different types; none where none is found."""
+    """Return, for each name, calls with different types that a reader accepts; empty if none is found."""
     requests = {
         f"{name} {' '.join(map(str, numbers)) or '-'}": name
         for name, types in names.items()
@@ -115,7 +115,7 @@ def concrete(reader: Reader, names: Mapping[str, Sequence[str]]) -> dict[str, li
             call = Call(name, signature, spelled.removeprefix(name), one)
             found[name].setdefault((*_kind(numbers), one), call)
     read: dict[str, list[Call]] = {name: [] for name in names}
-    # What the library takes, the parser may not: the next call of all names at once.
+    # The parser may reject what the library accepts; therefore test the next call of all names together.
     for rank in range(max(map(len, found.values()), default=0)):
         calls = [
             [*own.values()][rank]
@@ -129,7 +129,7 @@ def concrete(reader: Reader, names: Mapping[str, Sequence[str]]) -> dict[str, li
 
 
 def _kind(numbers: Sequence[str]) -> Sequence[object]:
-    """Return what the types of an overload have in common with others, of which one is tried."""
+    """Return the properties of an overload's types; one overload per combination is tried."""
     if numbers[0] == "-" or int(numbers[0]) in _SEVERAL:
         return numbers
     size, element = TYPES[int(numbers[0])]
@@ -137,20 +137,20 @@ def _kind(numbers: Sequence[str]) -> Sequence[object]:
 
 
 def _choices(text: str) -> Iterator[tuple[int, ...]]:
-    """Return the types with which an overload is tried, by their numbers."""
+    """Yield the overloads to try, as indices in TYPES."""
     bits = [int(number) for number in _OWN_BITS.findall(text)]
     own = [(one - _FIRST_BITS) // _STEP for one in bits if _is_own(one)]
     yield from _TRIED.get(1 + max(own, default=0), ())
 
 
 def _is_own(bits: int) -> bool:
-    """Return whether a width is that of a type of an overload, and not of one that is derived from it."""
+    """Return whether a width belongs to a selected type, and not to a type that is derived from it."""
     return bits >= _FIRST_BITS and (bits - _FIRST_BITS) % _STEP == 0
 
 
 @dataclass
 class Derived:
-    """What is written: the types by name, and names by the release that took away or rejects them."""
+    """The contents of the table: types by name, and names by the release that removed or rejects them."""
 
     changed: dict[str, list[Signature]] = field(default_factory=dict)
     gone: dict[str, int] = field(default_factory=dict)
@@ -160,7 +160,7 @@ class Derived:
 
 
 def derive(readers: Sequence[Reader]) -> Derived:
-    """Ask the libraries and the readers, the oldest first."""
+    """Test the libraries and the readers, the oldest first."""
     names = sorted(frozenset().union(*(reader.names for reader in readers)))
     types = {one.release: ask(one, names) for one in readers if not one.is_clang}
     found = Derived()
@@ -181,7 +181,7 @@ def derive(readers: Sequence[Reader]) -> Derived:
 def _measure(
     found: Derived, readers: Sequence[Reader], types: Mapping[int, Mapping[str, Sequence[str]]]
 ) -> None:
-    """Give newer readers what each release had before it changed or went away."""
+    """Pass newer readers the calls of each release that later changed or were removed."""
     releases = list(types)
     own = {reader.release: reader for reader in readers}
     for older, newer in pairwise(releases):
@@ -209,7 +209,7 @@ def _settle(
     left: Collection[str],
     types: Mapping[int, Mapping[str, Sequence[str]]],
 ) -> None:
-    """Let a release without a library tell whether it has the newer types; what it cannot tell is marked."""
+    """Test a release without a library for the newer types; mark the names for which no test is possible."""
     places = {
         name: place
         for name, signatures in found.changed.items()
@@ -220,7 +220,7 @@ def _settle(
     for name, place in places.items():
         if not calls[name] and name in left:
             found.unmeasured[name] = between.release
-        # Of a call that the older type is for, too, the release says nothing.
+        # A call that also matches the older type does not distinguish the releases.
         older = found.changed[name][place - 1]
         calls[name] = [
             one for one in calls[name] if not older.fits(*split_signature(one.signature))
@@ -234,9 +234,10 @@ def _settle(
 def _reading(
     reader: Reader, calls: Mapping[str, Sequence[Call]], writer: Reader | None = None
 ) -> dict[str, Taken]:
-    """Return what a reader makes of each name.
+    """Return how a reader treats each name.
 
-    It reads a name if it reads any of the calls: an upgrade is for the types that code has, and verifiers take others.
+    It accepts a name if it accepts any of the calls: an upgrade handles the types that real code has, and
+    verifiers accept others.
     """
     found: dict[str, Taken] = {}
     for rank in range(_MOST):
@@ -256,7 +257,7 @@ def _reading(
 def _is_same(
     name: str, older: int, newer: int, types: Mapping[int, Mapping[str, Sequence[str]]]
 ) -> bool:
-    """Return whether a newer type is the older one, or has it among its overloads, as far as types tell."""
+    """Return whether a newer type equals the older one, or includes it as an overload, as far as types show."""
     was, becomes = (shape(release, types[release][name]) for release in (older, newer))
     is_derived = any(OPEN in {one.result, *one.parameters} for one in (was, becomes))
     return str(was) == str(becomes) or (not is_derived and becomes.fits(was.result, was.parameters))
@@ -275,7 +276,8 @@ def _judge(
             found.gone.setdefault(name, reader.release)
         elif taken is not Taken.READ:
             rejecting = found.unread.setdefault(name, set())
-            # A later reader that rejects it too says nothing new; one that rejects a later type does.
+            # A later reader that also rejects it adds no information; a reader that rejects a later type
+            # does.
             if not any(older.release < one <= reader.release for one in rejecting):
                 rejecting.add(reader.release)
 
@@ -325,20 +327,20 @@ def _words(names: Iterable[str]) -> str:
 
 
 _HEADER = """\
-# The intrinsics whose types changed with a release of LLVM, or which a release has no longer.
+# The intrinsics whose types changed with a release of LLVM, or which a release removed.
 # tests/foreign/signatures.py writes this file; do not edit it.
 #
-# `changed`: the type from a release on. An overload chooses ?0 and ?1, which are the same wherever they are; ? is derived.
-# `gone`: names that a release takes for functions. `unread`: names whose older type a release rejects; it upgrades others.
-# `unmeasured`: names of which no call of the older type could be made, by the release that has another or none.
-# `unchanged`: names that begin with one of these.
+# `changed`: the type from a release on. ?0 and ?1 are overloaded types, each the same everywhere; ? is derived from them.
+# `gone`: names that a release treats as functions. `unread`: names whose older type a release rejects; it upgrades others.
+# `unmeasured`: names whose older type could not be tested, by the release that changed or removed them.
+# `unchanged`: names that did not change, although they begin with one of these.
 # checked: {releases}
-# source: the tables in the libraries of these releases, and what their readers make of calls
+# source: the tables in the libraries of these releases, and calls that their readers read
 """
 
 
 def main() -> int:
-    """Ask; print the table or write it."""
+    """Test the readers; print the table or write it."""
     readers, table = table_arguments(__doc__, TABLE)
     text = render(derive(readers), [reader.release for reader in readers])
     put_table(text, table)

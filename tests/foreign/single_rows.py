@@ -1,10 +1,11 @@
-"""Compare the rows of tables that are one release each with what the releases do; exit status 1 if they differ.
+"""Compare table rows for single releases with the behavior of the releases; exit status 1 if they differ.
 
 usage: python tests/foreign/single_rows.py [--releases=14,...,22] [--root=N=DIR]
 
-These are, of toolchain/data/skew_limits.yaml, what no other program compares (flags of instructions, wide integers,
-attributes of text, back ends, intrinsics that are rightly taken for others), ir_features.yaml, and the calling conventions
-of bitcode.yaml. A row has a module that releases take, or print in another way, from that release on.
+These are the rows of toolchain/data/skew_limits.yaml that no other program compares (flags of instructions,
+wide integers, attributes in text, backends, intrinsics that are correctly treated as others),
+ir_features.yaml, and the calling conventions of bitcode.yaml. For each row there is a module that releases
+accept, or print differently, from that release on.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from mlir_offload.toolchain.skew.symbol import load_intrinsics  # noqa: E402
 
 _X86 = "x86_64-unknown-linux-gnu"
 _NVPTX, _AMDGPU = "nvptx64-nvidia-cuda", "amdgcn-amd-amdhsa"
-# Its PTX has all of the constructs.
+# The PTX of this architecture supports all of the constructs.
 _CPU = "sm_90"
-# Up to this release no text of other releases has pointers.
+# This release cannot read text of other releases that has pointers.
 _TYPED = 14
 _ALLOCA = """\
 define void @f(i32 %n) {
@@ -47,7 +48,7 @@ define float @f(float %x) {
   ret float %y
 }
 """
-# What each back end is given, by the names in the table: the target, a processor that has it, and a module.
+# The input of each backend, by the names in the table: the target, a supported processor, and a module.
 _BACK_ENDS = {
     ("nvptx", "fence"): (_NVPTX, _CPU, "define void @f() {\n  fence acquire\n  ret void\n}\n"),
     ("nvptx", "alloca"): (_NVPTX, _CPU, _ALLOCA),
@@ -85,19 +86,19 @@ _ATTRIBUTE = re.compile(rb"(?<=\0)[a-z][a-z0-9]*(?:-[a-z0-9]+)+(?=\0)")
 _PRINTED = re.compile(r'"([^"\n]+)"="')
 _WORD = re.compile(rb"(?<=\0)[a-z]+(?:-[a-z]+)*(?=\0)")
 _WRONG = re.compile(r"invalid value for '[^'\n]+' attribute: (\S+)")
-# What costs time only, where it is not looked at.
+# Attributes that only affect speed in releases that ignore them.
 _SLOWER = {"amdgpu-unsafe-fp-atomics": 20}
-# How a verifier tells an attribute whose value it does not take: by the function, or by the name.
+# The verifier identifies an attribute with an invalid value by the function, or by the attribute name.
 _QUOTED = re.compile(r"'([^'\n]+)' attribute")
 _PLACE = re.compile(r"@f(\d+)")
-# A value that most attributes take, and one that those of floating point do.
+# A value that most attributes accept, and one that floating-point attributes accept.
 _VALUES = ("true", "preserve-sign,preserve-sign")
 
 Known = Callable[[Reader], bool]
 
 
 def single_rows() -> Mapping[str, tuple[int, Known]]:
-    """Return the rows by their names: the release, and whether a reader does what those from it on do."""
+    """Return the rows by name: the release, and a function that tests a reader for the new behavior."""
     limits = load_limits()
     flags = limits.instruction_flags
     return {
@@ -130,7 +131,7 @@ def _reads(module: bytes) -> Known:
 
 
 def _keeps_element_flag(reader: Reader) -> bool:
-    """Return whether a reader does not take another flag of getelementptr for inbounds."""
+    """Return whether a reader distinguishes another flag of getelementptr from inbounds."""
     printed = reader.print(probe.element_flag_module()).output
     return b"getelementptr" in printed and b"inbounds" not in printed
 
@@ -164,9 +165,10 @@ def _convention_mistakes(reader: Reader) -> Iterator[str]:
 
 
 def attributes_gone(readers: tuple[Reader, ...]) -> dict[str, int]:
-    """Return the attributes that bitcode has replaced from a release on, and text has not.
+    """Return the attributes that are replaced in bitcode from a release on, but not in text.
 
-    The names are those in the binaries of the older releases. What the oldest replaces is left out.
+    The names are those in the binaries of the older releases. Attributes that the oldest release replaces are
+    omitted.
     """
     names = frozenset().union(
         *(_ATTRIBUTE.findall(one.binary.read_bytes()) for one in readers[:-1])
@@ -184,9 +186,10 @@ def attributes_gone(readers: tuple[Reader, ...]) -> dict[str, int]:
 
 
 def attribute_values(readers: tuple[Reader, ...], name: str) -> dict[tuple[str, str], int]:
-    """Return which words a verifier takes as the value of an attribute, by the first release that does.
+    """Return the words that a verifier accepts as the value of an attribute, with the first such release.
 
-    The words are those in the binary of the newest release. What the oldest takes is left out.
+    The words are those in the binary of the newest release. Those that the oldest release accepts are
+    omitted.
     """
     words = sorted({word.decode() for word in _WORD.findall(readers[-1].binary.read_bytes())})
     text = "".join(
@@ -205,7 +208,7 @@ def attribute_values(readers: tuple[Reader, ...], name: str) -> dict[tuple[str, 
 def _attributed(
     oldest: Reader, reader: Reader, names: Sequence[str], value: str
 ) -> tuple[bytes, bytes]:
-    """Return text and bitcode with a function for each attribute of this value that both take."""
+    """Return text and bitcode with a function per attribute with this value; both releases accept them."""
     text = "".join(
         f'define void @f{place}() "{name}"="{value}" {{\n  ret void\n}}\n'
         for place, name in enumerate(names)
@@ -221,14 +224,14 @@ def _attributed(
 
 
 def _is_taken_rightly(older: Reader, newest: Reader, name: str) -> bool:
-    """Return whether the newest back end makes the same of an intrinsic and of what an older reader takes it for."""
+    """Return whether the newest backend generates equal code for an intrinsic and its misreading by an older reader."""
     text = _SPLICE.format(name=name).encode()
     own, other = (newest.compile(one, _X86, "").output for one in (text, older.print(text).output))
     return bool(own) and own == other
 
 
 def mistakes(readers: tuple[Reader, ...]) -> Iterator[str]:
-    """Return where the tables differ from what the releases do."""
+    """Yield the differences between the tables and the releases."""
     limits, intrinsics = load_limits(), load_intrinsics()
     for reader in readers:
         yield from _row_mistakes(reader)

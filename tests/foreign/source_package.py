@@ -1,7 +1,7 @@
 """Upstream's tests of a release, from the source package of the distribution.
 
-The package list and the archive are fetched with apt, in folders of our own: nothing of the system
-changes. Only the folders of tests are unpacked.
+apt downloads the package list and the archive into cache directories, without changing the system. Only the
+directories of tests are unpacked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-# The suites in which new releases of LLVM appear first, of the archive that apt is configured with.
+# The suites in which new LLVM releases appear first, in the archive that apt is configured with.
 _NEWER_SUITES = ("trixie", "sid")
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _TESTS = "mlir/test"
@@ -21,10 +21,10 @@ _FOLDERS = ("Integration", "Conversion", "Dialect/SparseTensor/GPU")
 
 
 def fetch_tests(llvm_version: str, cache: Path, *, with_all: bool = False) -> Path:
-    """Return the folder mlir/test of a release such as 22.1.8, fetched if need be.
+    """Return the directory mlir/test of a release such as 22.1.8, downloading it if required.
 
-    Without `with_all` it has the folders of programs. Where no suite has the sources of that release, they are
-    those of another point release. Raises RuntimeError if no suite has any.
+    Without `with_all`, it only contains the directories of programs. If no suite has the sources of that
+    release, they are those of another point release. Raises RuntimeError if no suite has any.
     """
     folders = (".",) if with_all else _FOLDERS
     folder = cache / f"llvm-{llvm_version}{'-all' if with_all else ''}"
@@ -36,7 +36,7 @@ def fetch_tests(llvm_version: str, cache: Path, *, with_all: bool = False) -> Pa
 
 
 def fetch_source(package: str, cache: Path) -> Path:
-    """Return the archive of a source package of the distribution's own release, fetched if need be."""
+    """Return the archive of a source package in the distribution's release, downloading it if required."""
     found = sorted(cache.glob(f"{package}_*.orig.tar.*"))
     if not found:
         cache.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def llvm_version(major: int) -> str:
 
 
 def default_cache() -> Path:
-    """Return the folder for what is fetched, outside of the source tree."""
+    """Return the directory for downloads, outside of the source tree."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "mlir-offload-foreign"
 
@@ -68,7 +68,7 @@ def _fetch_archive(llvm_version: str, cache: Path) -> Path:
     _run(("apt-get", *options, "update", "-qq"), cache)
     for version in _versions(package, llvm_version, options):
         command = ("apt-get", *options, "source", "-qq", "--download-only", "--tar-only")
-        # A mirror may have the list of a suite without all of its files: the next suite may.
+        # A mirror may list a suite without having all of its files; then the next suite may have them.
         done = subprocess.run((*command, f"{package}={version}"), cwd=cache, check=False)
         found = sorted(cache.glob(f"{package}_*.orig.tar.xz"))
         if done.returncode == 0 and found:
@@ -91,14 +91,14 @@ def _apt_options(cache: Path) -> tuple[str, ...]:
         "Dir::State::Lists": lists,
         "Dir::Cache": cache / "apt",
         "APT::Sandbox::User": "root",
-        # A release is asked for by its version: a mirror that is no longer updated has it as well.
+        # A release is requested by its version, which an outdated mirror also provides.
         "Acquire::Check-Valid-Until": "false",
     }
     return tuple(f"-o{name}={value}" for name, value in settings.items())
 
 
 def _suites() -> Iterator[str]:
-    """Return address and name of the suites that apt is configured with, then of newer ones."""
+    """Yield the address and name of the configured apt suites, then of newer ones."""
     fields = "$(LABEL)|$(REPO_URI) $(CODENAME)"
     command = (
         "apt-get",

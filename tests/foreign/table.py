@@ -1,4 +1,4 @@
-"""The table of the documentation: read, compared and written."""
+"""Read, compare and write the table of the documentation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_page(path: Path) -> dict[tuple[str, str], Result]:
 
 
 def render_page(version: str, results: Iterable[Result]) -> str:
-    """Return the page: a summary of each folder, then all rows."""
+    """Return the page: a summary of each directory, then all rows."""
     rows = sorted(results, key=lambda result: result.key)
     major = version.partition(".")[0]
     parts = [_INTRODUCTION.format(version=version, major=major)]
@@ -50,7 +50,7 @@ def render_page(version: str, results: Iterable[Result]) -> str:
 
 
 def _folder(row: Result) -> str:
-    """Return the folder of a dialect, a conversion or GPU."""
+    """Return the directory of a dialect or conversion, or GPU."""
     parts = row.program.split("/")
     return parts[0] if parts[0] == "GPU" else "/".join(parts[:2])
 
@@ -86,7 +86,7 @@ def _line(*cells: str) -> str:
 def compare(
     recorded: Mapping[tuple[str, str], Result], found: Iterable[Result]
 ) -> tuple[list[str], list[str]]:
-    """Return a line for each result that is worse, and one for each that differs otherwise."""
+    """Return a line for each result that regressed, and one for each other difference."""
     worse, other = [], []
     for result in found:
         before = recorded.get(result.key)

@@ -1,4 +1,4 @@
-"""Files out of public wheels, downloaded by pip and known by their hashes."""
+"""Files in public wheels, downloaded by pip and verified by hash."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def load_wheels() -> tuple[Wheel, ...]:
 
 
 def fetch_members(wheel: Wheel, cache: Path) -> Iterator[Path]:
-    """Yield the members of a wheel, downloaded and unpacked if need be.
+    """Yield the members of a wheel, downloading and unpacking it if required.
 
-    Raises RuntimeError if the wheel is another one than the table names.
+    Raises RuntimeError if the hash of the wheel differs from that in the table.
     """
     folder = cache / f"{wheel.package}-{wheel.version}"
     if not all((folder / member).is_file() for member in wheel.members):
@@ -43,13 +43,13 @@ def fetch_members(wheel: Wheel, cache: Path) -> Iterator[Path]:
 
 
 def find_member(name: str, cache: Path) -> Path:
-    """Return the member of a file name, from the wheel that has it."""
+    """Return the member with a file name, from the wheel that contains it."""
     wheel = next(one for one in load_wheels() if any(name in path for path in one.members))
     return next(path for path in fetch_members(wheel, cache) if path.name == name)
 
 
 def download_wheel(requirement: str, folder: Path) -> None:
-    """Download the wheel of one requirement, without those that it needs, into a folder."""
+    """Download the wheel of one requirement, without its dependencies, into a directory."""
     folder.mkdir(parents=True, exist_ok=True)
     options = ("--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(folder))
     subprocess.run([sys.executable, "-m", "pip", "download", *options, requirement], check=True)

@@ -1,6 +1,6 @@
 """Make the seeds of the fuzzer with the real tools: python tests/fuzz/make_seeds.py
 
-They are committed, so that the fuzzer starts from every format also where a tool is missing.
+The seeds are committed, so that the fuzzer covers every format even if a tool is not installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FATBINARY = PTXAS.with_name("fatbinary")
 HOST = "int twice(int x) { return 2 * x; }\n"
 GPU = "__attribute__((amdgpu_kernel)) void k(int *p, float f) { *p = f; }\n"
 OPENCL = "kernel void k(global int *p, int n) { p[get_global_id(0)] = n; }\n"
-# Members of thin archives: what a name may do to a reader that opens it.
+# Members of thin archives: names that could make a reader open the wrong file.
 THIN = {
     "nul": b"x\0.o",
     "device": b"/dev/zero",
@@ -25,7 +25,7 @@ THIN = {
     "longer": b"n" * 5000,
     "above": b"../" * 600 + b"x.o",
 }
-# A fat binary in an object for Windows and one for macOS.
+# A fat binary in an object for Windows and in one for macOS.
 EMBEDDED = {
     "x86_64-pc-windows-msvc": '.section .nv_fatbin,"dr"\n.incbin "k.fatbin"\n',
     "arm64-apple-macos": '.section __NV_CUDA,__nv_fatbin\n.incbin "k.fatbin"\n',
@@ -103,7 +103,7 @@ def _foreign_objects(folder: Path, run: Callable[..., None]) -> None:
         command = (f"--target={triple}", "-x", "assembler", "-c", f"{triple}.src", "-o")
         run(LLVM / "clang", *command, f"{triple}.o")
     coff, mach_o = (f"{triple}.o" for triple in EMBEDDED)
-    # Without the option it has the date of the link.
+    # Without the option, the output contains the date of the link.
     run(LLVM / "lld-link", "/dll", "/noentry", "/timestamp:0", coff, "/out:embedded.dll")
     run(LLVM / "llvm-lib", coff, "/out:embedded.lib")
     run(LLVM / "llvm-lipo", "-create", "-segalign", "arm64", "8", mach_o, "-output", "universal.o")

@@ -1,10 +1,10 @@
-"""Coverage-guided fuzzing of every reader of bytes from strangers (libFuzzer, through atheris).
+"""Coverage-guided fuzzing of every reader of untrusted input (libFuzzer, through atheris).
 
 usage: python tests/fuzz/readers.py [LIBFUZZER-OPTION...] CORPUS tests/fuzz/seeds
 
-A reader may return, or raise one of our errors. Anything else, more than 5 s for an input or more
-than 1 GiB of memory ends the run with the input in a file `crash-*`, `timeout-*` or `oom-*`.
-`make fuzz` runs it without an end. It writes such a file to the seeds: commit it with the fix.
+A reader may return, or raise an error class of mlir-offload. Anything else, more than 5 s per input or more
+than 1 GiB of memory ends the run and writes the input to `crash-*`, `timeout-*` or `oom-*`. `make fuzz` runs
+until it is interrupted, and writes such a file to the seeds; commit it with the fix.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _bundles(view: ByteView) -> None:
 
 
 def _bitcode(view: ByteView) -> None:
-    # What check does: it reads all records that an older release may not know.
+    # Like check, read all records that an older release may not support.
     for module in read_bitcode_modules(view):
         list(check_module(module, Consumer(_OLDEST)))
 
@@ -73,7 +73,7 @@ def _mob(view: ByteView) -> None:
 
 
 def _contents(view: ByteView) -> None:
-    # What inspect does: whatever is damaged, it has an answer.
+    # Like inspect, which reports corrupt input instead of raising an error.
     verify_contents(read_contents_of(view, "file", with_hashes=True))
 
 
@@ -92,7 +92,7 @@ READERS: tuple[Callable[[ByteView], object], ...] = (
 
 
 def read_all(data: bytes) -> None:
-    """Give the input to every reader; all but one see at its first bytes that it is not theirs."""
+    """Pass the input to every reader; all but one reject it by its first bytes."""
     for read in READERS:
         with contextlib.suppress(MlirOffloadError):
             read(memory_view(data))

@@ -1,6 +1,6 @@
-"""The fuzzer on a fixed corpus with a fixed seed: every input again, and as many new ones each time.
+"""Run the fuzzer with a fixed corpus and seed: every input of the corpus, and as many new ones every time.
 
-`make fuzz` looks for inputs that nobody has seen.
+`make fuzz` searches for new inputs.
 """
 
 from __future__ import annotations

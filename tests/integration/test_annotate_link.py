@@ -178,7 +178,7 @@ def test_both_writers_of_bitcode_give_the_same_module(tmp_path: Path) -> None:
 def test_text_that_is_no_module_is_refused_in_process() -> None:
     if in_process_llvm_major() is None:
         pytest.skip("llvmlite cannot be loaded")
-    with pytest.raises(VerificationError, match="the LLVM IR made is not valid"):
+    with pytest.raises(VerificationError, match="the generated LLVM IR is not valid"):
         write_bitcode_in_process("define void @f() {\n  ret i32 0\n}\n")
 
 

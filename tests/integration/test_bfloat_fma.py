@@ -1,7 +1,8 @@
-"""math.fma of bf16, alone and in vectors, against exact arithmetic: on the CPU and on emulated GPUs."""
+"""math.fma of bf16, alone and in vectors, against exact arithmetic: on the CPU, emulated GPUs and an OpenCL device."""
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.amd_emulator import AmdGpu
 from support.cuda_emulator import CudaEmulator, run_program
+from support.opencl import opencl_environment
 
 PROGRAM = """\
 func.func @fma(%in: memref<3x256x2x2xbf16>, %out: memref<2x256x2x2xbf16>)
@@ -69,6 +71,7 @@ HARD = [
     (17.0, 17.0, 2.0**-20),
     (2.0**127, 2.0, -255 * 2.0**120),
     (2.0**127, 2.0, 2.0**100),
+    (-13 * 2.0**119, 59.0, 255 * 2.0**120),
     (2.0**-100, 2.0**-60, 2.0**-133),
     (2.0**-67, 2.0**-67, 2.0**-133),
     (-(2.0**-67), 2.0**-67, 2.0**-133),
@@ -152,4 +155,16 @@ def test_on_amd_gpus_it_is_rounded_once(amd: AmdGpu, tmp_path: Path, arch: str) 
     amd.build(22, arch, tmp_path / "app", *write_program(tmp_path))
     ran = amd.run(tmp_path / "app", str(tmp_path / "in"), str(tmp_path / "out"), arch=arch)
     assert (ran.returncode, ran.stderr) == (0, b"")
+    check_results(tmp_path)
+
+
+@pytest.mark.llvm(22)
+def test_on_an_opencl_device_it_is_rounded_once(mlir_offload: list[str], tmp_path: Path) -> None:
+    found = opencl_environment()
+    words = (*mlir_offload, "--offload-arch=spirv64", "-o", str(tmp_path / "app"))
+    subprocess.run([*words, *write_program(tmp_path)], check=True)
+    environment = os.environ | found
+    subprocess.run(
+        [tmp_path / "app", tmp_path / "in", tmp_path / "out"], check=True, env=environment
+    )
     check_results(tmp_path)

@@ -397,3 +397,29 @@ def test_the_package_runs_as_a_module(here: Path) -> None:
         command, cwd=here, env=dict(os.environ), capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("usage: mlir-offload run")
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        ("-c m.c -H", ". ./h.h\n"),
+        ("-c m.c -Xclang -fdump-record-layouts -include stdlib.h", "Dumping AST Record Layout"),
+        ("-c m.c -mllvm -print-changed=quiet", "IR Dump"),
+        ("m.c -o m -Xlinker -t", "crt1.o\n"),
+        ("-c warned.c -Xptxas -v -Xlinker -q", "-Wparentheses]"),
+        (f"-c {HOST} k.mlir --version --llvm=22", "mlir-offload "),
+        ("m.c -o m -Xlinker -h -Xlinker name", ""),
+    ],
+)
+def test_what_clang_prints_is_shown(
+    words: str,
+    printed: str,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (here / "warned.c").write_text("int f(int a) { if (a = 1) return 2; return a; }\n")
+    assert run(words, monkeypatch) == 0
+    said = "".join(capfd.readouterr())
+    assert printed in said
+    assert "usage: " not in said.lower()

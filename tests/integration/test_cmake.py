@@ -240,13 +240,13 @@ def test_options_come_from_configuration_properties_and_generator_expressions(
     workshop: Workshop,
 ) -> None:
     source = workshop.source("flags", "kernel")
-    launcher = "-DCMAKE_MLIR_COMPILER_LAUNCHER=env;LAUNCHED=1"
-    build = workshop.configure(source, launcher, generator="Ninja Multi-Config", archs="sm_75")
+    given = ("-DCMAKE_MLIR_COMPILER_LAUNCHER=env;LAUNCHED=1;WORDS=a b", "-DCMAKE_LINKER_TYPE=BFD")
+    build = workshop.configure(source, *given, generator="Ninja Multi-Config", archs="sm_75")
     debug, release = (commands(workshop, build, config) for config in ("Debug", "Release"))
     assert set(debug) == {"plain", "two_devices", "default_device", "mixed", "variable_device"}
     assert all(" -O0 -g " in line for line in debug.values())
     assert all(" -O3 " in line and " -g " not in line for line in release.values())
-    assert all(line.startswith("env LAUNCHED=1 ") for line in debug.values())
+    assert all(line.startswith('env LAUNCHED=1 "WORDS=a b" ') for line in debug.values())
     archs = {target: re.findall(r"--offload-arch=(\S+)", line) for target, line in debug.items()}
     assert archs == {
         "plain": ["sm_75"],

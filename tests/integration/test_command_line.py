@@ -343,3 +343,19 @@ def test_without_libomptarget_the_stand_in_runs_the_kernels(
     needed = subprocess.run(["ldd", tmp_path / "app"], capture_output=True, text=True, check=True)
     assert "libomptarget" not in needed.stdout
     assert "ok" in output_of(tmp_path / "app")
+
+
+def test_the_locale_does_not_decide_which_file_a_name_means(
+    fresh_mlir_offload: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "é.mlir").write_text("func.func @f() { return }\n")
+    (tmp_path / "offload.yaml").write_text("archs: host\nmodules: [é.mlir]\n", encoding="utf-8")
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [*fresh_mlir_offload, "build", "--dry-run"],
+        cwd=tmp_path,
+        env={**os.environ, **locale},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -147,7 +147,7 @@ def test_linked_code_is_refused_where_a_gpu_that_is_compiled_for_has_none(
         said = run(*compiler, source, "-o", tmp_path / "p.o", status=1)
         assert f"gpu.binary @bin with kernel @bin holds code for sm_80, none for {wanted}" in said
     said = run(*mlir_offload, "bundle", source, "-o", tmp_path / "p.mob", status=1)
-    assert "gpu.binary @bin contains precompiled device code, for which a bundle" in said
+    assert "gpu.binary @bin contains precompiled device code, which a bundle" in said
 
 
 @pytest.mark.llvm(22)

@@ -77,8 +77,13 @@ def test_loops_have_no_more_instructions_than_by_clang(counts: Counts, case: Cas
 
 @pytest.mark.parametrize(
     ("case", "loop"),
-    [(Case("gfx90a"), "matmul"), (Case("gfx1100"), "matmul"), (NARROW, "transpose")],
-    ids=["gfx90a", "gfx1100", "narrow indices"],
+    [
+        (Case("gfx90a"), "matmul"),
+        (Case("gfx1100"), "matmul"),
+        (Case("gfx1100"), "transpose"),
+        (NARROW, "transpose"),
+    ],
+    ids=["gfx90a", "gfx1100", "blocks", "narrow indices"],
 )
 @pytest.mark.llvm(22)
 def test_a_known_size_of_a_block_costs_no_instruction(
@@ -91,6 +96,13 @@ def test_a_known_size_of_a_block_costs_no_instruction(
 def test_addresses_of_a_loop_do_not_step_each_on_its_own(counts: Counts) -> None:
     case = Case("gfx90a")
     assert counts("own", case)["stencil"] < 0.7 * counts("clang", case)["stencil"]
+
+
+@pytest.mark.llvm(22)
+def test_an_unrolled_loop_steps_one_pointer_for_each_array(counts: Counts) -> None:
+    case = Case("sm_90", "off")
+    assert counts("own", case)["saxpy"] < 0.75 * counts("clang", case)["saxpy"]
+    assert counts("own", case)["reduction"] < 0.5 * counts("clang", case)["reduction"]
 
 
 @pytest.mark.llvm(22)
@@ -111,24 +123,26 @@ def test_loops_have_no_more_instructions_with_narrow_indices(counts: Counts) -> 
     assert more(counts("own", NARROW), counts("own", WIDE)) == {}
 
 
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1100"])
 @pytest.mark.llvm(22)
-def test_products_are_fused_as_asked(tools: Tools, tmp_path: Path) -> None:
+def test_products_are_fused_as_asked(tools: Tools, tmp_path: Path, arch: str) -> None:
     matmul = LOOPS["matmul"]
     fused = {}
-    for contraction in ("on", "fast"):
-        case = Case("gfx1100", contraction)
+    for contraction in ("off", "on", "fast"):
+        case = Case(arch, contraction)
         body = matmul.find(tools.read(tools.own(case, tmp_path)), case.vendor)
         fused[contraction] = len(body.operations(case.vendor.fused))
-    assert fused == {"on": 0, "fast": 16}
+    assert fused == {"off": 0, "on": 16, "fast": 16}
 
 
+@pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.llvm(22)
-def test_a_loop_over_the_grid_with_narrow_indices_runs_as_ptx(
-    mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path
+def test_a_loop_over_the_grid_runs_as_ptx(
+    mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path, bits: int
 ) -> None:
     program = tmp_path / "program"
     options = ("--llvm=22", "--offload-arch=sm_90", *cuda_emulator.options(is_kept=False))
-    flags = ("--index-bits=32", "-o", str(program))
+    flags = (f"--index-bits={bits}", "-o", str(program))
     subprocess.run([*mlir_offload, *options, *flags, str(GRID_LOOP)], check=True)
     result = run_program(program, seed=1)
     assert (result.returncode, result.stderr) == (0, "")

@@ -227,7 +227,7 @@ def test_one_of_two_kernels_of_one_name_is_renamed(tmp_path: Path) -> None:
     both = made.directory / "both.o"
     made.run("ld", "-r", caller, launcher, "-o", both)
     again = defining("two", "k", 2)
-    hint = "rename one of the kernels: nothing tells which one is meant"
+    hint = "rename one of the kernels: the launch is ambiguous"
     assert _refusal(paths[0], again, both) == hint
     assert _refusal(paths[0], defining("two", "other", 2), both) == ""
 

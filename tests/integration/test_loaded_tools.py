@@ -93,6 +93,8 @@ def test_a_call_loads_each_tool_once(tmp_path: Path) -> None:
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     _started(tmp_path, cache)
     assert sorted(_started(tmp_path, cache)) == ONCE
+    counted = {"LLVM_PROFILE_FILE": str(tmp_path / "%p.profraw")}
+    assert sorted(_started(tmp_path, cache | counted)) == EACH_TIME
 
 
 @pytest.mark.llvm(22)
@@ -139,3 +141,32 @@ def test_the_steps_of_a_build_share_the_loaded_tools(tmp_path: Path) -> None:
         re.findall(r'execve\("[^"]*/([^"/]+)", .* = 0$', log.read_text(), re.MULTILINE)
     )
     assert (started["mlir-opt"], started["mlir-translate"], started["clang"]) == (1, 0, 1)
+
+
+OWN_TRANSLATE = """\
+#include <stdio.h>
+#include <unistd.h>
+int main(int count, char **words) {
+  FILE *log = fopen("log", "a");
+  fprintf(log, "%s\\n", words[1]);
+  fclose(log);
+  return execv("/usr/lib/llvm-22/bin/mlir-translate", words);
+}
+"""
+
+
+@pytest.mark.llvm(22)
+def test_a_translator_that_the_user_names_is_started(
+    tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    (tmp_path / "own.c").write_text(OWN_TRANSLATE)
+    own = {name: tmp_path / name for name in ("mlir-opt", "mlir-translate")}
+    build = ("/usr/lib/llvm-22/bin/clang", "own.c", "-o", own["mlir-translate"])
+    subprocess.run(build, cwd=tmp_path, check=True)
+    own["mlir-opt"].symlink_to("/usr/lib/llvm-22/bin/mlir-opt")
+    words = ("--offload-arch=host", "-c", str(EXAMPLES / "saxpy.mlir"), "-o", "made.o")
+    named = [f"--{name}={path}" for name, path in own.items()]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    call = [*mlir_offload, *named, *words]
+    subprocess.run(call, cwd=tmp_path, check=True, env=environment)
+    assert "--mlir-disable-threading" in (tmp_path / "log").read_text()

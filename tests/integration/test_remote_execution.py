@@ -225,7 +225,7 @@ def test_what_is_wrong_in_a_program_is_told_as_here(
     ("text", "status", "reason"),
     [
         pytest.param(
-            DOES_NOTHING, 6, "broken left no build/default/m0.mlir.device", id="no output"
+            DOES_NOTHING, 6, "broken did not write build/default/m0.mlir.device", id="no output"
         ),
         pytest.param(IS_NO_PROGRAM, 1, "it fails on broken, and not here", id="no program"),
     ],

@@ -89,7 +89,7 @@ def test_a_failure_is_the_same_elsewhere(
     first = compiler("-c", HOST, "src/k.mlir", "-o", "out/k.o", status=7)
     (tmp_path / "there" / "out").mkdir()
     first = compiler("-c", HOST, "src/k.mlir", "-o", "out/k.o", "--reproduce=r.tar", status=1)
-    assert "the call is packed in r.tar" in first.stderr
+    assert "r.tar reproduces the error" in first.stderr
     folder = unpacked(tmp_path / "there" / "r.tar", tmp_path / "elsewhere")
     (tmp_path / "there" / "src" / "k.mlir").unlink()
     second = rerun(folder, mlir_offload)
@@ -155,7 +155,7 @@ def test_a_tool_that_crashes_leaves_an_archive_that_the_error_names(
     result = compiler("-c", HOST, f"--llvm={prefix}", "k.mlir", status=5)
     assert said in result.stderr
     (archive,) = (tmp_path / "there").glob("mlir-offload-crash-*.tar")
-    assert f"packed in {archive.name}" in result.stderr
+    assert f"{archive.name} reproduces the error" in result.stderr
     folder = unpacked(archive, tmp_path / "elsewhere")
     assert str(prefix) in (folder / "README").read_text()
     # With a sound tool the call succeeds; with the bad one it fails in the same way.

@@ -152,3 +152,14 @@ def test_a_signal_at_the_end_of_the_work_leaves_no_directory(sources: Path, tmp_
     )
     assert done.returncode == 130, done.stderr
     assert list(temporary.iterdir()) == []
+
+
+def test_a_parent_that_ignores_the_ends_of_children_changes_nothing(
+    tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    (tmp_path / "good.mlir").write_text("func.func @f() { return }\n")
+    (tmp_path / "bad.mlir").write_text("func.func @f() { unknown }\n")
+    for name, status in (("good", 0), ("bad", 1)):
+        call = ("env", "--ignore-signal=CHLD", *mlir_offload, "-fsyntax-only", f"{name}.mlir")
+        done = subprocess.run(call, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+        assert done.returncode == status, done.stderr

@@ -257,7 +257,7 @@ def test_inspect_shows_what_a_bundle_registers(
         (("bundle", "k.mlir"), "bundle needs an output"),
         (("bundle", "k.mlir", "-o", "no/k.mob"), "there is no directory"),
         (("link", "k.c", "-o", "k"), "link needs a bundle"),
-        (("link", "-c", "k.mob", "k.c"), "k.c is none"),
+        (("link", "-c", "k.mob", "k.c"), "k.c is not a bundle"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -305,5 +305,5 @@ def test_what_rocm_lacks_is_told_before_anything_is_compiled(
     (alone / "lib").mkdir(parents=True)
     (alone / "lib" / "libamdhip64.so").symlink_to(rocm_recorder / "lib" / "libamdhip64.so")
     said = machine.mlir_offload("link", f"--rocm-path={alone}", bundle.name, status=3).stderr
-    assert "kernels call ROCm's device libraries, which are not here" in said
+    assert "kernels call ROCm's device libraries, which are not installed" in said
     assert "apt install rocm-device-libs" in said

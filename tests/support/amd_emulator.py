@@ -1,4 +1,4 @@
-"""Programs for AMD GPUs that run on the emulator of tests/gpu/amd, which takes the place of libamdhip64."""
+"""Run programs for AMD GPUs on the emulator of tests/gpu/amd, which replaces libamdhip64."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SOURCES = Path(__file__).resolve().parents[1] / "gpu" / "amd"
 DEVICE_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 FLAGS = ("-std=c++17",)
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libLLVM.so.22.1"
-# What the emulator ends a program with.
+# The exit status with which the emulator reports a fault.
 FAULT = 99
 WAVES = {"gfx90a": 64, "gfx1100": 32}
-# The device link puts the IR that it makes the code of into the code object.
+# Options that make the device link embed the optimized IR in the code object.
 _EMBEDDING = {
     19: "-Wl,-mllvm,-lto-embed-bitcode=optimized",
     22: "-mllvm=-lto-embed-bitcode=optimized",
@@ -24,7 +24,7 @@ _EMBEDDING = {
 
 
 def make_emulator(root: Path) -> Path:
-    """Make a ROCm folder with the device libraries, and the emulator as its HIP runtime."""
+    """Create a ROCm directory with the device libraries, and the emulator as its HIP runtime."""
     (root / "lib").mkdir(parents=True)
     (root / "amdgcn").mkdir()
     (root / "amdgcn" / "bitcode").symlink_to(DEVICE_LIBRARIES)
@@ -35,7 +35,7 @@ def make_emulator(root: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class AmdGpu:
-    """The emulator as a target: how programs are built for it, and run."""
+    """Builds and runs programs for the emulator."""
 
     command: list[str]
     rocm: Path
@@ -43,7 +43,7 @@ class AmdGpu:
     def build(
         self, release: int, arch: str, program: Path, *arguments: str | Path
     ) -> subprocess.CompletedProcess[str]:
-        """Compile and link a program whose code objects hold their IR."""
+        """Compile and link a program whose code objects contain their IR."""
         flags = (f"--llvm={release}", f"--rocm-path={self.rocm}", f"--offload-arch={arch}")
         linker = f"-Wl,--device-linker=amdgcn-amd-amdhsa={_EMBEDDING[release]}"
         words = [*flags, "--device-code=bitcode", linker, *map(str, arguments), "-o", str(program)]
@@ -60,9 +60,9 @@ class AmdGpu:
         record: Path | None = None,
         blocks: int = 0,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a program; a seed other than 0 means another order of threads.
+        """Run a program. A seed other than 0 changes the order of threads.
 
-        Of each kernel, the memory around its first blocks goes to a folder.
+        With `record`, the memory around the first `blocks` blocks of each kernel is written to that directory.
         """
         environment = os.environ | {
             "AMD_EMULATOR_SEED": str(seed),

@@ -1,9 +1,9 @@
-"""The machine code of kernels for gfx90a and gfx1100, executed from its disassembly, a wave at a time.
+"""Execute the machine code of kernels for gfx90a and gfx1100 from its disassembly, one wave at a time.
 
-AMD Instinct MI200 and RDNA3 Instruction Set Architecture, reference guides; the kernel descriptor is that of the
-User Guide for the AMDGPU back end. Names of RDNA3 are read as those of MI200. Known are the instructions of the
-examples and of kernels with reductions, shuffles and rotations; any other one is an error, as are addresses outside
-of the memory of the kernel.
+Sources: AMD Instinct MI200 and RDNA3 Instruction Set Architecture, reference guides; kernel descriptor: User
+Guide for the AMDGPU back end. RDNA3 mnemonics are mapped to those of MI200. Supported are the instructions of
+the examples and of kernels with reductions, shuffles and rotations; any other one is an error, and so are
+addresses outside the memory of the kernel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIZES = {
     "u16": "ushort",
     "d16_b16": "short_d16",
 }
-# What RDNA3 spells otherwise.
+# RDNA3 mnemonics with other spellings.
 _SPELLINGS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"^ds_load_2addr(?:_stride(64))?"), lambda match: f"ds_read2{_far(match)}"),
     (re.compile(r"^ds_store_2addr(?:_stride(64))?"), lambda match: f"ds_write2{_far(match)}"),
@@ -56,13 +56,13 @@ _BOTH = " :: "
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Instructions by address: name, operands, modifiers, and the address behind."""
+    """Instructions by address: name, operands, modifiers, and the address of the next instruction."""
 
     instructions: dict[int, tuple[str, list[str], str, int]]
 
 
 def parse_code(disassembly: str) -> Code:
-    """Read what `llvm-objdump -d` prints."""
+    """Parse the output of `llvm-objdump -d`."""
     found = [match for line in disassembly.splitlines() if (match := _LINE.match(line))]
     addresses = [int(match[3], 16) for match in found]
     made = {}
@@ -88,7 +88,7 @@ def _split(text: str) -> tuple[list[str], str]:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Where a kernel begins, and what its descriptor asks for."""
+    """The entry point of a kernel, and the fields of its descriptor."""
 
     entry: int
     workgroup_bytes: int
@@ -99,7 +99,7 @@ class Kernel:
 
     @classmethod
     def parse(cls, address: int, descriptor: bytes) -> Kernel:
-        """Read a kernel descriptor that lies at an address."""
+        """Parse a kernel descriptor at an address."""
         workgroup_bytes, private_bytes = struct.unpack_from("<II", descriptor, 0)
         entry = address + struct.unpack_from("<q", descriptor, 16)[0]
         resources, properties = struct.unpack_from("<IH", descriptor, 52)
@@ -109,7 +109,7 @@ class Kernel:
 
 @dataclass(slots=True, kw_only=True)
 class Wave(Vectors):
-    """A wave: its registers, and the program around them."""
+    """A wave: its registers, program and memory."""
 
     code: Code
     memory: Memory
@@ -117,7 +117,7 @@ class Wave(Vectors):
     at: int
 
     def run(self) -> Iterator[None]:
-        """Execute to the end; gives way at each barrier."""
+        """Execute to the end; yields at each barrier."""
         while True:
             name, operands, modifiers, behind = self.code.instructions[self.at]
             self.at, before = behind, self.at
@@ -146,12 +146,12 @@ class Wave(Vectors):
             self.at = before + 4 + 4 * (offset - 0x10000 if offset & 0x8000 else offset)
 
     def _execute_both(self, *texts: str) -> None:
-        """Execute two instructions on the registers as they were before both."""
+        """Execute a dual instruction: both halves read the registers as they were before."""
         before, written = self.v.copy(), {}
         for text in texts:
             name, _, rest = text.replace("v_dual_", "v_").partition(" ")
             operands, _ = _split(rest)
-            # Written without the mask that it takes.
+            # The assembly omits the mask operand.
             operands += ["vcc_lo"] if "cndmask" in name else []
             self._execute(_spelled(name), operands, "")
             register = int(operands[0][1:])
@@ -170,7 +170,7 @@ class Wave(Vectors):
         elif stem.startswith("ds_"):
             self._access_shared(stem, operands, modifiers)
         elif stem.startswith(("global_", "flat_")):
-            # Regions lie next to the window of workgroup memory, so that flat addresses are global ones.
+            # Regions are outside the aperture of workgroup memory, so that flat addresses are global addresses.
             operands = operands if stem.startswith("global") else [*operands, "off"]
             self._access(stem, operands, modifiers)
         else:
@@ -241,7 +241,7 @@ class Wave(Vectors):
         self.scc = self.scc if scc is None else scc
 
     def _computed(self, stem: str, kind: str, values: list[int]) -> tuple[int, int | None]:
-        """Return the result of a scalar operation, and what SCC becomes, if anything."""
+        """Return the result of a scalar operation, and the new SCC; None if SCC does not change."""
         bits = int(kind[1:])
         top, (a, b) = (1 << bits) - 1, (*values, 0)[:2]
         if stem in _KEEPING_SCC:
@@ -316,7 +316,7 @@ def _overflows(a: int, b: int) -> int:
 
 
 def _swizzled(lanes: Vector, modifiers: str) -> Vector:
-    """Return where each lane takes its value from; other patterns do not occur."""
+    """Return the source lane of each lane. Other swizzle patterns do not occur."""
     match = re.fullmatch(r"offset:swizzle\(SWAP,(\d+)\)", modifiers)
     assert match is not None, modifiers
     return lanes ^ int(match[1])

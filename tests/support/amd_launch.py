@@ -1,4 +1,4 @@
-"""Kernels of a program for AMD GPUs, launched as machine code, and launches that the emulator recorded."""
+"""Launch kernels of a program for AMD GPUs as machine code, or replay launches that the emulator recorded."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mlir_offload.offload.link.objects import read_objects
 
 _LLVM = "/usr/lib/llvm-22/bin"
 _OUTPUT, _ARGUMENTS, _IMPLICIT = 1 << 32, 1 << 16, 40
-# Bits of the descriptor's properties, with the registers that each asks for.
+# Bits of the descriptor's properties, with the number of user registers for each.
 _USER_REGISTERS = ((0, 4), (1, 2), (2, 2), (3, 2), (4, 2), (5, 2), (6, 1))
 _DISPATCH_PACKET, _KERNEL_ARGUMENTS = 1, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a launch passes: sizes, and the addresses of the arguments and of the dispatch packet."""
+    """The input of a launch: sizes, and the addresses of the arguments and of the dispatch packet."""
 
     grid: Dim3
     block: Dim3
@@ -37,14 +37,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A code object for waves of so many lanes."""
+    """A code object, and the wavefront size that it is for."""
 
     code: Code
     kernels: Mapping[str, Kernel]
     lanes: int
 
     def run(self, name: str, start: Start, memory: Memory, blocks: int) -> None:
-        """Run the first blocks of a launch, one after the other."""
+        """Run the first blocks of a launch in order."""
         kernel = self.kernels[name]
         assert not kernel.private_bytes, "private memory is not executed"
         for number in range(blocks):
@@ -57,7 +57,7 @@ class Image:
                 for first in range(0, prod(start.block), self.lanes)
             ]
             while running:
-                # All of them reach the barrier, or all end.
+                # Either all waves reach the barrier, or all end.
                 ended = [next(wave, "end") == "end" for wave in running]
                 assert len(set(ended)) == 1, "a barrier that not all waves reach"
                 running = [] if ended[0] else running
@@ -65,7 +65,7 @@ class Image:
     def _wave(
         self, kernel: Kernel, start: Start, memory: tuple[Memory, Memory], place: Dim3, first: int
     ) -> Wave:
-        """Return a wave as the GPU starts it: registers for the user, the block, the thread."""
+        """Return a wave in its initial state: user registers, block ID and thread IDs."""
         block = start.block
         count = min(self.lanes, prod(block) - first)
         wave = Wave(
@@ -133,13 +133,13 @@ def _output(*command: str) -> str:
 
 
 def run_probe(image: Image, probe: Probe, block: Dim3, rows: int) -> memoryview:
-    """Run the probe's kernel, whose parameters are those of one memref; return what it leaves there."""
+    """Run the probe's kernel, whose parameters are one memref; return the contents of that memory."""
     (name,) = [name for name in image.kernels if name.rpartition("__")[2] == f"{probe.name}_kernel"]
     size = rows * prod(probe.grid) * prod(block)
     arguments = bytearray(struct.pack("<5Q", _OUTPUT, _OUTPUT, 0, size, 1) + bytes(256))
     struct.pack_into("<3I3H", arguments, _IMPLICIT, *probe.grid, *block)
     memory = Memory({_ARGUMENTS: arguments, _OUTPUT: bytearray(b"\x5a" * (8 * size))})
-    # Integers wrap, and numbers that no lane uses may be anything.
+    # Integer overflow wraps, and values of inactive lanes may be arbitrary.
     with np.errstate(all="ignore"):
         image.run(name, Start(probe.grid, block, _ARGUMENTS), memory, prod(probe.grid))
     return memoryview(memory.regions[_OUTPUT]).cast("q")
@@ -147,7 +147,7 @@ def run_probe(image: Image, probe: Probe, block: Dim3, rows: int) -> memoryview:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """32 bits that machine code leaves at an address, and those of the record."""
+    """A 32-bit word that differs: its address, the value after execution, and the recorded one."""
 
     address: int
     found: int
@@ -155,9 +155,9 @@ class Difference:
 
 
 def run_recorded(images: tuple[Image, ...], record: Path, blocks: int) -> list[Difference]:
-    """Run the first blocks of a recorded launch; return where the memory differs from the record.
+    """Run the first blocks of a recorded launch; return the differences from the recorded memory.
 
-    They must have stored something.
+    Fails if the blocks stored nothing.
     """
     lines = [tuple(map(int, line.split())) for line in record.read_text().splitlines()]
     (grid, block, (dynamic, arguments, packet)), places = lines[:3], lines[3:]

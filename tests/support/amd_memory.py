@@ -1,4 +1,4 @@
-"""What a wave loads and stores: regions of memory by address, for many lanes at once."""
+"""Memory for waves: regions by address, with loads and stores of many lanes at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Vector = np.ndarray[Any, np.dtype[Any]]
 
 
 class Memory:
-    """Regions by the address where they begin; an access outside of them is an error."""
+    """Regions by start address; an access outside of them is an error."""
 
     def __init__(self, regions: Mapping[int, bytearray]) -> None:
         self.regions = dict(regions)
@@ -21,18 +21,18 @@ class Memory:
         }
 
     def at(self, address: int, size: int) -> memoryview:
-        """Return the bytes at an address."""
+        """Return `size` bytes at an address."""
         start = self._start_of(address, address + size)
         return memoryview(self.regions[start])[address - start : address - start + size]
 
     def load(self, addresses: Vector, size: int) -> Vector:
-        """Return a row of bytes for each address."""
+        """Return `size` bytes from each address, one row per address."""
         data, places = self._places(addresses, size)
         found: Vector = data[places]
         return found
 
     def store(self, addresses: Vector, rows: Vector) -> None:
-        """Write a row of bytes at each address, in their order."""
+        """Write one row of bytes at each address, in order."""
         data, places = self._places(addresses, rows.shape[1])
         data[places] = rows
         self.stores += len(rows)
@@ -40,7 +40,7 @@ class Memory:
     def update(
         self, addresses: Vector, operands: Vector, change: Callable[[int, list[int]], int]
     ) -> Vector:
-        """Change the 32 bits at each address by its operands, in their order; return those before."""
+        """Apply `change` with its operands to the 32-bit word at each address, in order; return the old words."""
         before = np.zeros((len(addresses), 4), np.uint8)
         for row, (address, given) in enumerate(zip(addresses, operands, strict=True)):
             place = self.at(int(address), 4)
@@ -51,7 +51,7 @@ class Memory:
         return before
 
     def _places(self, addresses: Vector, size: int) -> tuple[Vector, Vector]:
-        """Return a region, and where the bytes of each address are in it."""
+        """Return the region of the addresses, and the offsets of their bytes in it."""
         if not len(addresses):
             return np.zeros(0, np.uint8), np.zeros((0, size), np.int64)
         start = self._start_of(int(addresses.min()), int(addresses.max()) + size)

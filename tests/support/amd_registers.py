@@ -1,4 +1,4 @@
-"""The registers of a wave of 64 or 32 lanes, and the operands of instructions that name them."""
+"""The registers of a wave of 64 or 32 lanes, and the operands that name them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LANE_BITS = np.left_shift(np.uint64(1), np.arange(LANES, dtype=np.uint64))
 
 
 class Register(NamedTuple):
-    """Registers that an operand names: the first of them, and which half of it, if not all."""
+    """The register operand of an instruction: its first register, and the half, if only one is used."""
 
     file: str
     first: int
@@ -30,7 +30,7 @@ class Register(NamedTuple):
 
 @cache
 def find_register(text: str) -> Register | None:
-    """Return what an operand names, None if that is no register."""
+    """Return the registers that an operand names; None if it is not a register."""
     match = _REGISTERS.fullmatch(text)
     if match is None:
         return None
@@ -47,13 +47,13 @@ def register_of(text: str) -> Register:
 
 @cache
 def lanes_of(mask: int) -> Vector:
-    """Return which lanes a mask has, as an array that must not be written."""
+    """Return the lanes of a mask as a read-only array."""
     return cast("Vector", (np.uint64(mask) & _LANE_BITS) != 0)
 
 
 @dataclass(slots=True, kw_only=True)
 class Registers:
-    """What a wave computes with; EXEC says which lanes are active. Of 32 lanes the rest never is."""
+    """The register files of a wave; EXEC is the mask of active lanes. In wave32, the upper lanes are never active."""
 
     exec: int
     lanes: int = LANES
@@ -76,7 +76,7 @@ class Registers:
         return self.s[first] | (self.s[first + 1] << 32 if bits == LANES else 0)
 
     def set_scalar(self, text: str, value: int, bits: int = 32) -> None:
-        """Write a scalar register, or a pair of them."""
+        """Write a scalar register, or a register pair."""
         if text in _MASKS:
             setattr(self, _MASKS[text], value & ((1 << self.lanes) - 1))
             return
@@ -88,7 +88,7 @@ class Registers:
             self.s[first + 1] = value >> 32 & WORD
 
     def words(self, text: str, bits: int = 32) -> Vector:
-        """Return the value of an operand in every lane, as an unsigned number."""
+        """Return the value of an operand in every lane, as an unsigned integer."""
         register = find_register(text)
         if register and register.file == "v":
             first = register.first
@@ -99,7 +99,7 @@ class Registers:
         return np.full(LANES, self.scalar(text, bits), np.uint64)
 
     def signed(self, text: str, bits: int = 32) -> Vector:
-        """Return the value of an operand in every lane, as a signed number."""
+        """Return the value of an operand in every lane, as a signed integer."""
         return as_signed(self.words(text, bits), bits)
 
     def floats(self, text: str, kind: str) -> Vector:
@@ -118,36 +118,36 @@ class Registers:
         return -value if is_negative else value
 
     def set_lanes(self, text: str, value: Vector, bits: int = 32) -> None:
-        """Write a vector register, or a pair of them, in the lanes that are active."""
+        """Write a vector register, or a register pair, in the active lanes."""
         _, first, half, _ = register_of(text)
         active = self.active_lanes()
         raw = value.astype(np.uint64)
         if half:
             raw = self._with_half(first, raw, is_high=half == "h")
-        # Of 64 bits the lower ones are left.
+        # The conversion keeps the lower 32 of 64 bits.
         np.copyto(self.v[first], raw.astype(np.uint32), where=active)
         if bits == LANES:
             np.copyto(self.v[first + 1], (raw >> np.uint64(32)).astype(np.uint32), where=active)
 
     def _with_half(self, register: int, value: Vector, *, is_high: bool) -> Vector:
-        """Return a register with 16 bits in one of its halves."""
+        """Return a register with one of its 16-bit halves replaced."""
         shift, old = np.uint64(16 * is_high), self.v[register].astype(np.uint64)
         kept = old & ~(ones(16) << shift)
         return cast("Vector", kept | (value & ones(16)) << shift)
 
     def set_floats(self, text: str, value: Vector, kind: str) -> None:
-        """Write a floating-point number of every lane."""
+        """Write a floating-point number in every active lane."""
         bits = int(kind[1:])
         self.set_lanes(text, value.astype(FLOATS[kind]).view(f"u{bits // 8}"), bits)
 
     def bytes_of(self, text: str, size: int) -> Vector:
-        """Return a row of bytes for each active lane, from as many registers as they need."""
+        """Return `size` bytes per active lane, read from consecutive registers."""
         first = register_of(text).first
         words = self.v[first : first + (size + 3) // 4, self.active_lanes()]
         return np.ascontiguousarray(words.T).view(np.uint8)[:, :size]
 
     def set_bytes(self, text: str, rows: Vector, *, keeps: bool = False) -> None:
-        """Write a row of bytes of each active lane; `keeps` is whether the rest of the register stays."""
+        """Write a row of bytes per active lane; with `keeps`, the other bytes of the registers are preserved."""
         first, active = register_of(text).first, self.active_lanes()
         count, size = (rows.shape[1] + 3) // 4, rows.shape[1]
         filled = (
@@ -161,21 +161,21 @@ class Registers:
         return lanes_of(self.exec)
 
     def mask_of(self, text: str) -> Vector:
-        """Return the lanes that scalar registers name: a pair, or one for 32 lanes."""
+        """Return the lanes of a mask in scalar registers: a pair, or one register in wave32."""
         return lanes_of(self.scalar(text, self.lanes))
 
     def set_mask(self, text: str, value: Vector) -> None:
-        """Write which of the active lanes have something."""
+        """Write a mask of the active lanes with nonzero values."""
         found = int(np.bitwise_or.reduce(np.where(value & self.active_lanes(), _LANE_BITS, 0)))
         self.set_scalar(text, found, self.lanes)
 
 
 def ones(bits: int) -> np.uint64:
-    """Return a number of so many bits that are all set."""
+    """Return an integer with the lowest `bits` bits set."""
     return np.uint64((1 << bits) - 1)
 
 
 def as_signed(value: Vector, bits: int) -> Vector:
-    """Return numbers of so many bits with their sign."""
+    """Return integers of `bits` bits as signed ones."""
     spare = np.uint64(LANES - bits)
     return (value << spare).view(np.int64) >> np.int64(LANES - bits)

@@ -1,4 +1,4 @@
-"""Vector instructions of AMD GPUs: what every active lane of a wave computes."""
+"""Vector instructions of AMD GPUs, executed for all active lanes of a wave."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Vectors(Registers):
     """A wave that executes vector instructions."""
 
     def vector(self, name: str, operands: list[str], modifiers: str) -> None:
-        """Execute an instruction by its name without encoding, on its operands."""
+        """Execute an instruction on its operands; `name` has no encoding suffix."""
         stem, _, kind = name.removeprefix("v_").rpartition("_")
         if stem.startswith("cmp_"):
             self._compare(stem.removeprefix("cmp_"), kind, operands)
@@ -85,7 +85,7 @@ class Vectors(Registers):
         if stem == "fmac":
             values.append(self.floats(operands[0], kind))
         if stem in {"fma", "fmac", "fmamk", "fmaak"}:
-            # The product of two f32 is exact in long double.
+            # The product of two f32 values is exact in long double.
             a, b, c = (value.astype(np.longdouble) for value in values)
             result = (a * b + c).astype(FLOATS[kind])
         else:
@@ -124,7 +124,7 @@ class Vectors(Registers):
             for index, operand in enumerate(given)
         ]
         if kind in {"i24", "u24"}:
-            # The factors have 24 bits, what is added has 32.
+            # The factors have 24 bits, the addend has 32.
             values[:2] = [read(operand, 24) for operand in given[:2]]
         return cast("Vector", _ON_INTEGERS[stem](*values).astype(np.uint64) & ones(bits))
 
@@ -137,7 +137,7 @@ class Vectors(Registers):
 
 
 def _half_of(text: str, half: int) -> str:
-    """Return the register of a pair that has its low or high half; a constant is that of both."""
+    """Return the register with the low or high half of a pair; a constant is its own half."""
     found = find_register(text)
     return f"{found.file}{found.first + half}" if found and found.are_several else text
 

@@ -1,4 +1,4 @@
-"""A writer of LLVM's bitstream, for what no tool writes."""
+"""A writer of LLVM's bitstream format, for input that no tool writes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def array(element: tuple[Field, ...]) -> tuple[Field, ...]:
 
 
 class BitWriter:
-    """Bits in the order in which they are written, the first lowest."""
+    """A sequence of bits, lowest first."""
 
     def __init__(self) -> None:
         self.position = 0
@@ -44,7 +44,7 @@ class BitWriter:
         self._abbreviations: list[list[Field]] = []
 
     def bytes(self) -> bytes:
-        """Return all, filled up to 32 bits."""
+        """Return the bytes, padded to 32 bits."""
         data = bytearray(-(-self.position // 32) * 4)
         for position, value in self._pieces:
             size = -(-(value.bit_length() + 7) // 8)
@@ -72,9 +72,9 @@ class BitWriter:
     def block(
         self, number: int, width: int, inherited: Sequence[list[Field]] = ()
     ) -> Iterator[None]:
-        """Write a block around what is written inside the `with`.
+        """Write a block whose content is written in the `with` statement.
 
-        `inherited` are the abbreviations that BLOCKINFO has given it.
+        `inherited` are the abbreviations from BLOCKINFO.
         """
         outer = self._width, self._abbreviations
         begin = self.raw_block(number, width, 0)
@@ -86,7 +86,7 @@ class BitWriter:
         self._width, self._abbreviations = outer
 
     def raw_block(self, number: int, width: int, words: int) -> int:
-        """Write the head of a block; return where its content begins."""
+        """Write the header of a block; return the position of its content."""
         self.fixed(1, self._width)
         self.vbr(number, 8)
         self.vbr(width, 4)
@@ -100,7 +100,7 @@ class BitWriter:
             self.vbr(operand, 6)
 
     def raw_record(self, code: int, count: int) -> None:
-        """Write the head of a record without abbreviation."""
+        """Write the header of an unabbreviated record."""
         self.fixed(3, self._width)
         self.vbr(code, 6)
         self.vbr(count, 6)

@@ -1,6 +1,6 @@
-"""What a bitcode file is made of: every block, every code of a record, every kind of attribute.
+"""Count the contents of a bitcode file: blocks, record codes, attribute kinds.
 
-This is what decides whether an older reader knows all that it would meet. All of the file is read.
+They determine whether an older reader accepts the file. The complete file is read.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _MAX_DEPTH = 32
 
 @dataclass(frozen=True, slots=True)
 class BitcodeCensus:
-    """How often what occurs: blocks by number, records by the number of their block and their code.
+    """The number of occurrences: of blocks by ID, of records by block ID and code.
 
-    `attributes` are form and kind (a number) of those that are not strings, `string_attributes` the
-    names of those that are.
+    `attributes` are (form, kind) of non-string attributes, `string_attributes` the names of string
+    attributes.
     """
 
     blocks: Counter[int] = field(default_factory=Counter)
@@ -32,7 +32,7 @@ class BitcodeCensus:
 
 
 def read_bitcode_census(view: ByteView) -> BitcodeCensus:
-    """Count all that is in a file. Raises VerificationError where it is malformed."""
+    """Count the contents of a file. Raises VerificationError for a malformed file."""
     census = BitcodeCensus()
     stream = BitStream(unwrapped(view))
     for block in outer_blocks(stream):
@@ -54,7 +54,7 @@ def _count(census: BitcodeCensus, stream: BitStream, outer: Block) -> None:
     readers = [BlockReader(stream, outer)]
     while readers:
         number = readers[-1].block.number
-        entry = next(readers[-1], None)
+        entry = readers[-1].next_entry()
         if entry is None:
             readers.pop()
         elif not isinstance(entry, Block):

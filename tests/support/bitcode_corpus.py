@@ -1,4 +1,4 @@
-"""Bitcode of every release of LLVM that is installed, of every kind that offloading meets."""
+"""Bitcode of every installed LLVM release, for every kind of input of offloading."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ inline namespace v1 { [[gnu::noinline]] long double wide(long double x, _Complex
 long double caller() { return wide(1.0L, 2.0); }
 """
 
-# Where clang finds no CUDA it takes a PTX ISA that is too old for the architecture.
+# Without CUDA, clang selects a PTX ISA version that is too old for the architecture.
 _CUDA = (
     *("-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_80", "-nocudalib", "-nocudainc"),
     f"--cuda-path={cuda_root()}",
 )
 _HIP = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc")
 _OPENMP = ("-x", "c", "-fopenmp", "-fopenmp-targets=x86_64-pc-linux-gnu")
-# What is compiled, and how; `-emit-llvm -c` is added.
+# Sources and options of each case; `-emit-llvm -c` is added.
 CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "cuda-O0": (DEVICE, (*_CUDA, "-O0")),
     "cuda-O2-g": (DEVICE, (*_CUDA, "-O2", "-g")),
@@ -104,9 +104,9 @@ def tool(release: int, name: str) -> str:
 
 @cache
 def compile_bitcode(release: int, case: str, session: Path) -> Path:
-    """Return the bitcode of a case, as the clang of that release writes it: once in a session.
+    """Return the bitcode of a case, written by clang of a release once per session.
 
-    `session` is the folder of all tests.
+    `session` is the directory that all tests share.
     """
     source, options = CASES[case]
     folder = session / f"bitcode-{release}-{case}"
@@ -119,18 +119,18 @@ def compile_bitcode(release: int, case: str, session: Path) -> Path:
 
 
 def assemble(release: int, text: str, *options: str) -> bytes:
-    """Return the bitcode of LLVM text."""
+    """Return the bitcode of textual LLVM IR."""
     command = [tool(release, "llvm-as"), *options, "-", "-o", "-"]
     return subprocess.run(command, input=text.encode(), check=True, stdout=subprocess.PIPE).stdout
 
 
 def disassemble(release: int, path: Path) -> str:
-    """Return the module as LLVM's text."""
+    """Return the module as textual LLVM IR."""
     command = [tool(release, "llvm-dis"), str(path), "-o", "-"]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def analyze(release: int, path: Path) -> str:
-    """Return what llvm-bcanalyzer counts."""
+    """Return the output of llvm-bcanalyzer."""
     command = [tool(release, "llvm-bcanalyzer"), str(path)]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout

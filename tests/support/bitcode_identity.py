@@ -1,4 +1,4 @@
-"""What tells who wrote a bitcode file and what it needs, from our reader and from llvm-bcanalyzer."""
+"""The producer and requirements of a bitcode file, by our reader and by llvm-bcanalyzer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What decides whether another release may read a file."""
+    """The properties of a file that determine whether another release may read it."""
 
     producer: str
     epoch: int
@@ -36,7 +36,7 @@ class Identity:
 
 
 def identity_differences(path: Path, release: int) -> list[str]:
-    """Return where our reader and the analyzer of the release that wrote the file disagree."""
+    """Return the differences between our reader and the analyzer of the release that wrote the file."""
     ours, theirs = read_identity(path), analyze_identity(path, release)
     return [
         f"{one.name}: {getattr(ours, one.name)} / {getattr(theirs, one.name)}"
@@ -46,7 +46,7 @@ def identity_differences(path: Path, release: int) -> list[str]:
 
 
 def read_identity(path: Path) -> Identity:
-    """Return what our reader finds."""
+    """Return the identity according to our reader."""
     view = memory_view(path.read_bytes(), location=str(path))
     module, census = read_bitcode(view), read_bitcode_census(view)
     return Identity(
@@ -64,7 +64,7 @@ def read_identity(path: Path) -> Identity:
 
 
 def analyze_identity(path: Path, release: int) -> Identity:
-    """Return what llvm-bcanalyzer prints of the records."""
+    """Return the identity according to llvm-bcanalyzer."""
     command = (tool(release, "llvm-bcanalyzer"), "--dump", "--disable-histogram", str(path))
     done = subprocess.run(command, check=True, capture_output=True, text=True, errors="replace")
     texts: dict[tuple[str, str], str] = {}
@@ -96,7 +96,7 @@ def analyze_identity(path: Path, release: int) -> Identity:
 
 
 def _records(dump: str) -> Iterator[tuple[str, str, list[int], str]]:
-    """Return of each record the name of its block, its own, its operands and its line."""
+    """Yield the block name, record name, operands and line of each record."""
     blocks: list[str] = []
     for match in _RECORD.finditer(dump):
         _, end, name, rest = match.groups()
@@ -114,7 +114,7 @@ def _records(dump: str) -> Iterator[tuple[str, str, list[int], str]]:
 
 
 def _take_attributes(operands: Sequence[int], kinds: set[tuple[int, int]], names: set[str]) -> None:
-    """Read the attributes of a group (AttributeList in llvm/lib/Bitcode/Reader/BitcodeReader.cpp)."""
+    """Parse the attributes of a group (AttributeList in llvm/lib/Bitcode/Reader/BitcodeReader.cpp)."""
     at = 0
     while at < len(operands):
         form = operands[at]
@@ -142,5 +142,5 @@ def _length(form: int, operands: Sequence[int]) -> int:
 
 
 def _range_length(bits: int, first: int) -> int:
-    """Return how many operands two bounds take: wide ones tell the words of each before."""
+    """Return the number of operands of two bounds; for wide ones, the first operand has their word counts."""
     return 2 if bits <= 64 else 1 + (first & 0xFFFFFFFF) + (first >> 32)

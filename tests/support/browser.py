@@ -11,7 +11,7 @@ import pytest
 _CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
-# Nothing but the page is loaded: what a browser does of its own accord on the network is off.
+# Options that disable the browser's own network access, so that only the page is loaded.
 _QUIET = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-quic",
@@ -22,7 +22,7 @@ needs_browser = pytest.mark.skipif(_CHROMIUM is None, reason="chromium is not in
 
 
 def browse(text: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Open a page, and return what the browser says of it."""
+    """Open a page; return the finished browser process with its output."""
     source = folder / "page.html"
     source.write_text(text, encoding="utf-8")
     profile = f"--user-data-dir={folder / 'profile'}"
@@ -31,5 +31,5 @@ def browse(text: str, folder: Path, *options: str) -> subprocess.CompletedProces
 
 
 def console(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Return what the page, or its policy, complained of."""
+    """Return the console messages of the page and of its content security policy."""
     return [line for line in done.stderr.splitlines() if "CONSOLE" in line]

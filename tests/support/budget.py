@@ -1,6 +1,6 @@
-"""The processor time of the groups of tests and their budget: printed at the end of a run, nothing more.
+"""Print the processor time of groups of tests and its budget at the end of a run. A run never fails by it.
 
-Processor time depends little on what else the machine does; the time that a test takes does.
+Processor time depends little on other load of the machine, unlike wall time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-# Seconds of one core: two that are as fast as those of 2025's servers run the sum in 480 s.
+# Seconds of one core: two cores as fast as those of servers in 2025 run the sum in 480 s.
 BUDGET_S: Mapping[str, int] = {
     "tests": 10,
     "tests/fuzz": 5,
@@ -23,7 +23,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def processor_s() -> float:
-    """Return the seconds of processor time of this process and of its children, the running ones included."""
+    """Return the processor time of this process and its children in seconds, including running ones."""
     own = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     ended = sum(usage.ru_utime + usage.ru_stime for usage in own)
     thread = Path(f"/proc/self/task/{os.getpid()}/children")
@@ -31,7 +31,7 @@ def processor_s() -> float:
 
 
 def _running_s(pid: str) -> float:
-    """Return the seconds of a process and of its own children that ended (proc(5): fields 14 to 17)."""
+    """Return the seconds of a process and of its terminated children (proc(5): fields 14 to 17)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -39,7 +39,7 @@ http {{
 
 @dataclass(frozen=True)
 class Store:
-    """Where ccache finds a store, and the process that serves it."""
+    """The URL of a store for ccache, and the ID of the process that serves it."""
 
     url: str
     pid: int | None = None
@@ -48,7 +48,7 @@ class Store:
 @contextlib.contextmanager
 def redis(place: Path) -> Iterator[Store]:
     """Run a Redis server."""
-    # Debian's redis-tools has the server under this name, without the service of redis-server.
+    # Debian's redis-tools contains the server under the second name, without the service of redis-server.
     program = shutil.which("redis-server") or shutil.which("redis-check-rdb")
     assert program, "apt install redis-tools"
     link = place / "redis-server"
@@ -62,12 +62,12 @@ def redis(place: Path) -> Iterator[Store]:
 
 @contextlib.contextmanager
 def nginx(place: Path) -> Iterator[Store]:
-    """Run nginx with WebDAV, as a store in the layout of Bazel."""
+    """Run nginx with WebDAV, as a store with Bazel's layout."""
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     assert program, "apt install nginx"
     port = free_port()
     (place / "files").mkdir()
-    # Its worker would be another user than root.
+    # If nginx is started by root, its worker runs as another user.
     place.chmod(0o755)
     configuration = place / "nginx.conf"
     configuration.write_text(_NGINX.format(place=place, port=port))
@@ -78,5 +78,5 @@ def nginx(place: Path) -> Iterator[Store]:
 
 @contextlib.contextmanager
 def directory(place: Path) -> Iterator[Store]:
-    """Use a directory that machines share."""
+    """Use a directory that hosts share."""
     yield Store(f"file:{place}/shared")

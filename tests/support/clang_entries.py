@@ -1,6 +1,6 @@
-"""What clang itself registers: recorded for each release, run anew where the release is installed.
+"""The offload entries that clang emits: recorded for each release, and compared with installed releases.
 
-As a program: `python -m support.clang_entries 17 CLANG...` records what the clang of a release says
+As a program: `python -m support.clang_entries 17 CLANG...` records the output of a release's clang
 (`CLANG...` may be several words, such as an interpreter and a module).
 """
 
@@ -57,7 +57,7 @@ _KEPT = (_TYPE, _STRING, _ENTRY, _HANDLE, _LISTED, _NODE)
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """An entry as IR has it: all but the number of its name string, which tells nothing."""
+    """An entry in IR, except for the number of its name string, which is arbitrary."""
 
     linkage: str
     type: str
@@ -68,7 +68,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """All that a module says about entries; their order is not fixed."""
+    """The entries of a module and their registration, without an order."""
 
     entries: dict[str, Registered]
     handles: frozenset[str]
@@ -76,7 +76,7 @@ class Registration:
 
 
 def parse_registration(text: str) -> Registration:
-    """Return what a module registers, its named struct type spelled out."""
+    """Parse the registration of a module, with its named struct type expanded."""
     named = _TYPE.search(text)
     strings = {match[1]: match.groups()[1:] for match in _STRING.finditer(text)}
     entries = {}
@@ -97,12 +97,12 @@ def parse_registration(text: str) -> Registration:
 
 
 def recorded(program: str, major: int) -> str:
-    """Return the lines that tell of entries in what clang of a release printed."""
+    """Return the recorded lines about entries in the output of a release's clang."""
     return (GOLDEN / f"{program}.{major}.ll").read_text(encoding="utf-8")
 
 
 def run_clang(program: str, *clang: str) -> str:
-    """Return the lines that tell of entries in what this clang prints."""
+    """Return the lines about entries in the output of this clang."""
     arguments = ("-cc1", *PROGRAMS[program], "-emit-llvm", "-o", "-")
     output = run_checked(ProcessRunner(), Command((*clang, *arguments), cwd=GOLDEN)).stdout
     return "".join(
@@ -126,14 +126,14 @@ if __name__ == "__main__":
 
 
 def kernel_address(kind: Kind, kernel: str) -> str:
-    """Return the host symbol that clang lets stand for a kernel of a kind."""
+    """Return the host symbol that identifies a kernel of a kind in clang's output."""
     if kind is Kind.CUDA:
         return stub_symbol(kernel)
     return kernel if kind is Kind.HIP else f".{kernel}.region_id"
 
 
 def render_kernel_handle(kind: Kind, kernel: str) -> str:
-    """Return the IR of the variable that represents a kernel; empty where the stub itself does."""
+    """Return the IR of the kernel handle variable; empty if the stub identifies the kernel."""
     name = global_name(kernel_address(kind, kernel))
     handles = {
         Kind.HIP: f"{name} = constant ptr {global_name(stub_symbol(kernel))}, align 8\n",

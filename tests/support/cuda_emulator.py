@@ -1,4 +1,4 @@
-"""A CUDA toolkit whose runtime library runs PTX on this machine, without a GPU."""
+"""A CUDA toolkit whose runtime library interprets PTX on the CPU."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from mlir_offload.toolchain.process import ProcessRunner
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests" / "gpu" / "cuda"
-# The interpreter computes in the formats and directions that PTX names, so the compiler keeps all of them.
+# The interpreter uses the formats and rounding modes of PTX, so the compiler must not change them.
 FLAGS = ("-std=c++20", "-frounding-math", "-ffp-contract=off")
-# What the interpreter exits with when a kernel does something that PTX does not define.
+# The exit status of the interpreter if a kernel has undefined behavior in PTX.
 FAULT = 97
 
 
 @dataclass(frozen=True, slots=True)
 class CudaEmulator:
-    """Two folders for `--cuda-path`: with NVIDIA's tools, and with tools that keep the PTX of each cubin."""
+    """Two directories for `--cuda-path`: with NVIDIA's tools, and with tools that keep the PTX of each cubin."""
 
     plain: Path
     keeping: Path
 
     def options(self, *, is_kept: bool) -> tuple[str, ...]:
-        """Return the options for a program that keeps PTX for later GPUs, or for the usual one."""
+        """Return the options for a program that keeps PTX for later GPUs, or for the default program."""
         if is_kept:
             return f"--cuda-path={self.plain}", "-fno-gpu-rdc", "--cuda-include-ptx=all"
         return (f"--cuda-path={self.keeping}",)
@@ -41,9 +41,9 @@ def run_program(
     output: Path | None = None,
     device: str = "cuda",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program; its output, which need not be text, may go to a file.
+    """Run a program; its output, which may be binary, is written to `output` if given.
 
-    The order of threads, poison and what PTX leaves open go by the seed; 0 is in order.
+    The seed determines the order of threads, poison, and what PTX leaves undefined; 0 is in order.
     """
     variables = {**os.environ, "PTX_SEED": str(seed), "MLIR_OFFLOAD_DEVICE": device}
     argv = [str(program), *arguments]
@@ -56,7 +56,7 @@ def run_program(
 
 
 def cuda_emulator(directory: Path) -> CudaEmulator:
-    """Set up the folders in a directory."""
+    """Create both directories of the emulator."""
     library = emulator_library(SOURCES, "libcudart", FLAGS)
     toolkit = choose_toolkit(places_for(), ProcessRunner()).root
     plain, keeping = directory / "plain", directory / "keeping"

@@ -1,4 +1,4 @@
-"""NVIDIA's tools for the tests, where a toolkit is installed."""
+"""NVIDIA's tools for tests, if a toolkit is installed."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def _found(name: str) -> str:
 
 
 def cuda_tool(name: str) -> str:
-    """Return the path of `ptxas` or `nvlink`; skip the test where there is none."""
+    """Return the path of `ptxas` or `nvlink`; skip the test if it is not installed."""
     return _found(name) or pytest.skip(f"no {name}: no CUDA toolkit is installed")
 
 
 @cache
 def cuda_root() -> Path:
-    """Return the directory of the CUDA that is found, a toolkit or the wheels; it has bin and nvvm."""
+    """Return the directory of the installed CUDA, a toolkit or the wheels; it contains bin and nvvm."""
     ptxas = _found("ptxas")
     return Path(ptxas).parent.parent if ptxas else Path("no-cuda")
 
 
 def assemble(ptx: str, output: Path, *options: str) -> str:
-    """Have ptxas assemble a text; return what `-v` says."""
+    """Assemble PTX with ptxas; return the output of `-v`."""
     source = output.with_suffix(".ptx")
     source.write_text(ptx)
     argv = [cuda_tool("ptxas"), "-v", *options, str(source), "-o", str(output)]
@@ -44,7 +44,7 @@ def assemble(ptx: str, output: Path, *options: str) -> str:
 
 
 def cuda_directory(directory: Path, major: int) -> Path:
-    """Return a directory that the clang of a release takes for `--cuda-path`, wherever CUDA lies."""
+    """Return a directory that clang of a release accepts as `--cuda-path`, for any installation of CUDA."""
     cuda_tool("ptxas")
     found = choose_toolkit(places_for(), ProcessRunner())
     assert found.ptxas

@@ -1,4 +1,4 @@
-"""Offload binaries of images in memory, written by the code that the steps of a compilation use."""
+"""Offload binaries of images in memory, written by the code of the compilation steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OBJECTS = frozenset(
 
 
 class DeviceImage(Struct, frozen=True):
-    """`data` is bitcode or a relocatable object: the linker wrapper loses linked images silently."""
+    """`data` is bitcode or a relocatable object, because the linker wrapper silently drops linked images."""
 
     target: Target
     data: bytes

@@ -1,4 +1,4 @@
-"""What `mlir-offload doctor` may find out, made up for tests that start no program."""
+"""Artificial reports of `mlir-offload doctor` for tests that start no program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlir_offload.toolchain.tool import ToolVersion
 
 
 def release(major: int, *names: str) -> LlvmToolchain:
-    """Return a release with programs that are nowhere: those that lower and link, and `names`."""
+    """Return a release with nonexistent programs: those that lower and link, and `names`."""
     programs = ("mlir-opt", "mlir-translate", "clang", "clang-linker-wrapper")
     prefix = Path(f"/llvm-{major}")
     all_names = (*programs, "clang-nvlink-wrapper", *names)
@@ -24,7 +24,7 @@ def release(major: int, *names: str) -> LlvmToolchain:
 
 
 def report(text: str = "plain", cells: int = 4) -> DoctorReport:
-    """Return a report in which everything that tools say is this text."""
+    """Return a report in which every output of a tool is this text."""
     releases = (release(22), release(19))
     sdk = Sdk(f"CUDA {text}", Path("/cuda"), "--cuda-path=")
     good, bad = Trial(Verdict.LINKS, text), Trial(Verdict.DROPS, text, text, text, 6, 1.5)

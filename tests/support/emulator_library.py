@@ -1,4 +1,4 @@
-"""Libraries of tests/gpu that take the place of a GPU's runtime: made once, and kept until their sources change."""
+"""Compile the libraries of tests/gpu that replace a GPU's runtime, and cache them until their sources change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
 _TOOLS = Path("/usr/lib/llvm-22/bin")
-# What -O1 runs takes twice as long to compile, and its code does not run faster.
+# The passes of -O1 take twice as long, and the code is not faster.
 _PASSES = "function(sroa,early-cse,simplifycfg),cgscc(inline,function(sroa,early-cse,simplifycfg)),globaldce"
 _FRONT_END = ("-O1", "-Xclang", "-disable-llvm-passes", "-fPIC", "-c", "-emit-llvm")
 _BACK_END = ("-O1", "-fast-isel", "-relocation-model=pic", "-filetype=obj")
@@ -25,9 +25,9 @@ def emulator_library(
     *,
     libraries: Sequence[str] = (),
 ) -> Path:
-    """Return the library `name` of a folder with C++; all test processes share it.
+    """Return the library `name`, compiled from a directory of C++ files; all test processes share it.
 
-    Its files are compiled as one: headers are read once, and calls between files inlined.
+    The files are compiled as one unit, so that headers are read once and calls between files are inlined.
     """
     files = sorted(sources.glob("*.cpp"))
     digest = hashlib.sha256(repr((flags, libraries, _FRONT_END, _PASSES, _BACK_END)).encode())
@@ -65,7 +65,7 @@ def _build(
         (
             "clang++",
             "-shared",
-            # GNU ld reads all symbols of libLLVM, which takes it five times as long.
+            # GNU ld reads all symbols of libLLVM, which takes five times as long.
             "-fuse-ld=lld",
             f"-Wl,-soname,{made.name}",
             str(compiled),

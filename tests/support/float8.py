@@ -1,4 +1,4 @@
-"""Numbers of the 8-bit floating point formats, by their definitions."""
+"""Values of the 8-bit floating-point formats, according to their definitions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A name of MLIR, bits of exponent and mantissa, the bias, and which codes are no numbers.
+    """A format: its MLIR name, exponent and mantissa bits, bias, and special codes.
 
     `special`: `ieee` has infinities and NaN in the largest exponent, `fn` NaN in the last code, `fnuz`
-    NaN in place of negative zero. `since` is the first of the tested releases whose MLIR has the format.
+    NaN in place of negative zero. `since` is the first tested LLVM release with the format.
     """
 
     name: str
@@ -36,7 +36,7 @@ FORMATS = (
 
 
 def decoded(code: int, of: Format) -> float:
-    """Return the number that a code means."""
+    """Return the value of a code."""
     exponent, mantissa = (
         code >> of.mantissa & ((1 << of.exponent) - 1),
         code & ((1 << of.mantissa) - 1),
@@ -59,9 +59,9 @@ def _magnitude(exponent: int, mantissa: int, of: Format) -> float:
 
 @cache
 def _bounds(of: Format) -> tuple[tuple[float, float], ...]:
-    """Return each number that is not negative, and where the next one begins to be nearer.
+    """Return each non-negative value with the midpoint between it and the next one.
 
-    The last one is rounded as if another one followed.
+    The midpoint after the largest value is that to the next value of the pattern.
     """
     finite = [decoded(code, of) for code in range(0x80)]
     finite = [value for value in finite if math.isfinite(value)]
@@ -71,7 +71,7 @@ def _bounds(of: Format) -> tuple[tuple[float, float], ...]:
 
 @cache
 def encoded(value: float, of: Format) -> int | None:
-    """Return the code of the nearest number, ties to even; None where it becomes NaN."""
+    """Return the code of the nearest value, ties to even; None for NaN."""
     if math.isnan(value):
         return None
     sign = 0x80 if math.copysign(1.0, value) < 0 else 0

@@ -1,4 +1,4 @@
-"""The machine code of GPU kernels, counted: instructions of their loops, and what they are."""
+"""Count instructions in the loops of GPU machine code."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _AMD = (
     re.compile(r"^\t(?P<opcode>[a-z]\w+)(?P<rest>[^;]*)"),
     re.compile(r"(\.LBB\w+)"),
 )
-# Two operations in one instruction of gfx11.
+# gfx11 can encode two operations in one instruction.
 _SECOND = re.compile(r":: (\w+)")
-# They do nothing but wait.
+# Instructions that only wait.
 _WAITS = frozenset(
     {"NOP", "s_nop", "s_delay_alu", "s_set_inst_prefetch_distance", "s_waitcnt", "s_clause"}
 )
@@ -32,29 +32,29 @@ _WORD = 32
 
 
 class Instruction(Struct, frozen=True):
-    """One instruction: its operation, or two, and the label that it jumps to, if any."""
+    """An instruction: its operations (two for a dual instruction), and its branch target, if any."""
 
     operations: tuple[str, ...]
     target: str = ""
 
 
 class Code(Struct, frozen=True):
-    """Instructions, in their order, and where the labels among them are."""
+    """Instructions in order, and the positions of labels."""
 
     instructions: tuple[Instruction, ...]
     labels: Mapping[str, int] = {}
 
     @property
     def size(self) -> int:
-        """Return how many instructions there are."""
+        """Return the number of instructions."""
         return len(self.instructions)
 
     def operations(self, pattern: re.Pattern[str]) -> list[str]:
-        """Return the operations of a kind."""
+        """Return the operations that match a pattern."""
         return [name for one in self.instructions for name in one.operations if pattern.match(name)]
 
     def elements(self, pattern: re.Pattern[str]) -> int:
-        """Return how many elements of 32 bits the operations of a kind work on."""
+        """Return the number of 32-bit elements that the matching operations process."""
         return sum(map(_lanes, self.operations(pattern)))
 
     def loops(self) -> list[Code]:
@@ -72,7 +72,7 @@ class Code(Struct, frozen=True):
 
 
 def read_sass(text: str) -> dict[str, Code]:
-    """Return the kernels in what `nvdisasm -c` prints."""
+    """Return the kernels in the output of `nvdisasm -c`."""
     return dict(_kernels(text.splitlines(), *_SASS))
 
 

@@ -1,4 +1,4 @@
-"""Kernels of equal sources, compiled by mlir-offload, by clang and by nvcc, and what they are counted by."""
+"""Compile equal kernels with mlir-offload, clang and nvcc, and count their instructions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 SOURCES = Path(__file__).resolve().parents[1] / "bench" / "gpu"
 MLIR, CPP = SOURCES / "kernels.mlir", SOURCES / "kernels.cu"
 _RUNNER = ProcessRunner()
+_FUSIBLE = re.compile(r"arith\.(addf|mulf) %\w+, %\w+")
 _INDEX_TYPES = {64: "long", 32: "int"}
 
 
 class Vendor(Struct, frozen=True):
-    """The names of operations that say what a loop does, and what is counted in it."""
+    """Patterns for the operations of a vendor that identify a loop, or are counted in it."""
 
     load: re.Pattern[str]
     store: re.Pattern[str]
@@ -62,9 +63,9 @@ AMD = Vendor(
 
 
 class Loop(Struct, frozen=True):
-    """A loop of a kernel: what it has and has not, and what is done once for each element.
+    """A loop of a kernel: the operations that it has and lacks, and the one that is done once per element.
 
-    A kernel of which no loop is left, because they are unrolled, `is_whole`.
+    `is_whole` is set if all loops of the kernel are unrolled.
     """
 
     kernel: str
@@ -74,7 +75,7 @@ class Loop(Struct, frozen=True):
     is_whole: bool = False
 
     def find(self, kernels: Mapping[str, Code], vendor: Vendor) -> Code:
-        """Return its body; of several, such as the rest of an unrolled one, that with the most elements."""
+        """Return the body; if several match, such as the remainder of an unrolled loop, the one with most elements."""
         code = kernels[self.kernel]
         bodies = [code] if self.is_whole else code.loops()
         unit = getattr(vendor, self.unit)
@@ -87,7 +88,7 @@ class Loop(Struct, frozen=True):
         return max(fitting, key=lambda body: body.elements(unit))
 
     def per_element(self, kernels: Mapping[str, Code], vendor: Vendor) -> float:
-        """Return its instructions for one element."""
+        """Return the number of instructions per element."""
         body = self.find(kernels, vendor)
         return body.size / body.elements(getattr(vendor, self.unit))
 
@@ -105,7 +106,7 @@ LOOPS = {
 
 
 class Case(Struct, frozen=True):
-    """What is compared: an architecture, fused or not, with indices of some width."""
+    """The parameters of a comparison: architecture, contraction and index width in bits."""
 
     arch: str
     contraction: str = "fast"
@@ -113,17 +114,17 @@ class Case(Struct, frozen=True):
 
     @property
     def vendor(self) -> Vendor:
-        """Return the names of its operations."""
+        """Return the patterns for its operations."""
         return NVIDIA if self.is_nvidia else AMD
 
     @property
     def is_nvidia(self) -> bool:
-        """Say whether it is for GPUs of NVIDIA's."""
+        """Return whether it is for NVIDIA GPUs."""
         return self.arch.startswith("sm_")
 
 
 class Tools(Struct, frozen=True):
-    """The programs: clang, and for NVIDIA GPUs also ptxas, nvdisasm and, if it is compared with, nvcc."""
+    """The programs: clang, and for NVIDIA GPUs also ptxas, nvdisasm and optionally nvcc."""
 
     driver: Sequence[str]
     clang: Path
@@ -133,19 +134,24 @@ class Tools(Struct, frozen=True):
     nvcc: Path | None = None
 
     def own(self, case: Case, directory: Path) -> Path:
-        """Return the code that mlir-offload makes: a cubin, or assembly for AMD."""
+        """Return the output of mlir-offload: a cubin, or assembly for AMD."""
         output = directory / ("own.cubin" if case.is_nvidia else "own.s")
         options = (f"-ffp-contract={case.contraction}", f"--index-bits={case.bits}")
         form = "-c" if case.is_nvidia else "-S"
         arch = f"--offload-arch={case.arch}"
-        run(*self.driver, arch, "--offload-device-only", form, *options, MLIR, "-o", output)
+        source = MLIR
+        if case.contraction == "on":
+            # In C++ all products and sums of an expression may be fused then; in MLIR those with a flag.
+            source = directory / MLIR.name
+            source.write_text(_FUSIBLE.sub(r"\g<0> fastmath<contract>", MLIR.read_text()))
+        run(*self.driver, arch, "--offload-device-only", form, *options, source, "-o", output)
         return output
 
     def by_clang(self, case: Case, directory: Path) -> Path:
-        """Return the code that clang makes of C++, by the same ptxas."""
+        """Return the output of clang for C++, assembled by the same ptxas."""
         output = directory / "clang.s"
         language = "cuda" if case.is_nvidia else "hip"
-        # No header of the vendor's: what the kernels need of them is declared.
+        # Without vendor headers: the source declares what the kernels need.
         library = ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", self.libdevice)
         cuda = ("--cuda-feature=+ptx86", *library) if case.is_nvidia else ()
         options = (f"-ffp-contract={case.contraction}", f"-DINDEX={_INDEX_TYPES[case.bits]}")
@@ -168,9 +174,9 @@ class Tools(Struct, frozen=True):
         return cubin
 
     def by_nvcc(self, case: Case, directory: Path) -> Path:
-        """Return the cubin that nvcc makes of C++."""
+        """Return the cubin of nvcc for C++."""
         output = directory / "nvcc.cubin"
-        fused = "true" if case.contraction == "fast" else "false"
+        fused = "false" if case.contraction == "off" else "true"
         index = f"-DINDEX={_INDEX_TYPES[case.bits]}"
         head = (self.nvcc, "-O2", f"-arch={case.arch}", f"-fmad={fused}", "-cubin")
         run(*head, index, CPP, "-o", output)
@@ -200,7 +206,7 @@ def run(*argv: object) -> str:
 
 
 def nvdisasm() -> Path | None:
-    """Return NVIDIA's disassembler, of the toolkit or of a wheel, if there is one."""
+    """Return NVIDIA's disassembler from the toolkit or a wheel; None if it is not installed."""
     beside = next(Path(sys.prefix).glob("lib/python*/site-packages/nvidia/*/bin/nvdisasm"), None)
     found = shutil.which("nvdisasm") or beside
     return Path(found) if found else None

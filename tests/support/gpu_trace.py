@@ -1,7 +1,7 @@
-"""What a recorded trace of calls to a GPU's runtime leaves free to overlap.
+"""Find out which calls in a recorded trace of a GPU runtime may overlap.
 
-The record is that of tests/integration/runtime/recording_gpu.c. Work is ordered by its stream, by an
-event that one stream records and another waits for, and by the host where that waits.
+tests/integration/runtime/recording_gpu.c writes the trace. Work is ordered by its stream, by events that one
+stream records and another waits for, and by calls in which the host waits.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 _ON_STREAM = re.compile(r" on (\S+)")
 _WORD = re.compile(r"\S+")
-# The host goes on when all work is done: that is what the APIs say, or do.
+# The host waits in these calls until all work is complete, by specification or in practice.
 _WAITS_FOR_ALL = ("Malloc ", "MallocManaged ", "Free ", "DeviceSynchronize ")
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The calls of a program in their order, each with the earlier calls that it comes behind."""
+    """The API calls of a program in order; `behind` are, for each call, the earlier calls that it waits for."""
 
     calls: tuple[str, ...]
     behind: tuple[frozenset[int], ...]
@@ -29,13 +29,13 @@ class Trace:
         return found
 
     def may_overlap(self, one: str, other: str) -> bool:
-        """Return whether neither of two calls has to wait for the other."""
+        """Return whether neither of two calls waits for the other."""
         first, second = sorted((self.find(one), self.find(other)))
         return first not in self.behind[second]
 
 
 def read_trace(lines: Iterable[str]) -> Trace:
-    """Return the trace of these lines; what is not a call of the API is left out."""
+    """Parse a trace; lines that are not API calls are ignored."""
     calls = [line for line in lines if re.match(r"(?:cuda|hip)[A-Z]", line)]
     direct = [set(_waits_of(calls, number)) for number in range(len(calls))]
     behind: list[frozenset[int]] = []
@@ -46,7 +46,7 @@ def read_trace(lines: Iterable[str]) -> Trace:
 
 
 def _waits_of(calls: Sequence[str], number: int) -> Iterable[int]:
-    """Return the calls that come before this one by a single rule."""
+    """Yield the earlier calls that this one directly waits for."""
     call = calls[number]
     name = call.removeprefix("cuda").removeprefix("hip")
     if name.startswith(_WAITS_FOR_ALL):

@@ -1,4 +1,4 @@
-"""What host code does with the gpu dialect: functions that leave numbers, print, or cannot go on."""
+"""Host code with operations of the gpu dialect: functions that store numbers, print, or stop the program."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 HOST = Path(__file__).resolve().parents[1] / "integration" / "inputs" / "host_operations.mlir"
 STOPPED = ("asserted", "absent_device", "clusters", "too_many")
 LEFT = {
-    # Memory of the block, declared and sized at the launch, and memory of the thread.
+    # Workgroup memory, declared and dynamic, and private memory.
     "attributions": [303, 212, 121, 30],
-    # Bytes set and copied, in a chain of tokens too, memory shared with the host, and registered memory.
+    # Memory set and copied, also in a chain of tokens, memory shared with the host, and registered memory.
     "copies": [0x12345678, -2, 11, 12],
     "strided_copy": [1, 0, 5, 0, 9],
-    # Elements of every width, and memory with gaps, which the stock lowering ignores.
+    # Elements of every width, and strided memory, which the upstream lowering ignores.
     "transfers": [-3, 0x4004CCCCCCCCCCCD, 7000000000, 1, 7, 62, 1346, 0x492480],
-    # Memory whose layout has symbols.
+    # Memory with a symbolic layout.
     "layouts": [21, 10, 1, 3],
 }
 
@@ -29,7 +29,7 @@ A 4294967264 0x41 101
 
 
 def caller_of_host() -> str:
-    """Return a program in C that runs the function of the host that it is given, and prints what it left."""
+    """Return a C program that runs the host function named on its command line, and prints the stored numbers."""
     hosted = {name: len(LEFT.get(name, ())) for name in (*LEFT, "print", *STOPPED)}
     lines = [
         "#include <stdint.h>",

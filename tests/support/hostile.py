@@ -1,4 +1,4 @@
-"""Bytes as a stranger may send them: what every reader has to survive."""
+"""Malformed input, with which every reader must either succeed or report an error."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from mlir_offload.toolchain.errors import MlirOffloadError
 
 Read = Callable[[bytes], object]
 
-# What a field may be set to: the ends of every width, and numbers near the size of the file.
+# Extreme values for fields: limits of every width, and numbers near the size of the file.
 _EXTREMES = (0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
-# A hang is far beyond; processor time, so that a busy machine makes no difference.
+# The limit for a hang, in processor time, so that the load of the machine does not matter.
 _SECONDS = 60.0
 _MEMORY_FLOOR = 4 << 20
 
 
 def truncations(data: bytes, step: int = 1) -> Iterator[bytes]:
-    """Return the data cut at each byte."""
+    """Yield the data truncated at each byte."""
     for end in range(0, len(data), step):
         yield data[:end]
 
 
 def bit_flips(data: bytes, step: int = 1) -> Iterator[bytes]:
-    """Return the data with each single bit flipped."""
+    """Yield the data with each single bit flipped."""
     for place in range(0, len(data), step):
         for bit in range(8):
             changed = bytearray(data)
@@ -37,7 +37,7 @@ def bit_flips(data: bytes, step: int = 1) -> Iterator[bytes]:
 
 
 def extreme_fields(data: bytes, limit: int = 4096) -> Iterator[bytes]:
-    """Return the data with each aligned 2-, 4- and 8-byte field at its extremes."""
+    """Yield the data with each aligned 2-, 4- and 8-byte field set to its extremes."""
     near = (len(data) - 1, len(data), len(data) + 1)
     for width in (2, 4, 8):
         for place in range(0, min(len(data), limit) - width + 1, width):
@@ -50,7 +50,7 @@ def extreme_fields(data: bytes, limit: int = 4096) -> Iterator[bytes]:
 
 
 def spliced(data: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
-    """Return the data with random pieces copied over others: overlaps, loops, repeated headers."""
+    """Yield the data with random pieces copied over others: overlaps, loops, repeated headers."""
     source = random.Random(seed)  # noqa: S311 (test data, the same each time)
     for _ in range(count):
         changed = bytearray(data)
@@ -62,9 +62,9 @@ def spliced(data: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
 
 
 def survives(read: Read, variants: Iterator[bytes]) -> int:
-    """Read every variant: it must give a result or raise one of our errors, within the time.
+    """Read every variant. Each must return a result or raise one of our errors within the time limit.
 
-    Returns how many variants were refused.
+    Returns the number of rejected variants.
     """
     refused = 0
     for number, data in enumerate(variants):
@@ -80,7 +80,7 @@ def survives(read: Read, variants: Iterator[bytes]) -> int:
 
 
 def peak_memory(read: Read, data: bytes) -> int:
-    """Return the largest number of bytes that Python held while it read the data, refused or not."""
+    """Return the peak of Python's memory in bytes while it read the data, rejected or not."""
     tracemalloc.start()
     try:
         read(data)
@@ -93,13 +93,13 @@ def peak_memory(read: Read, data: bytes) -> int:
 
 
 def assert_bounded(read: Read, data: bytes, multiple: float) -> None:
-    """Fail where reading takes more memory than `multiple` times the size of the file (and 4 MiB)."""
+    """Fail if reading takes more than `multiple` times the size of the file plus 4 MiB."""
     peak = peak_memory(read, data)
     assert peak <= _MEMORY_FLOOR + multiple * len(data), f"{peak} bytes for {len(data)}"
 
 
 def count_calls(work: Callable[[], object]) -> int:
-    """Return how many functions are called, a cost that no other load of the machine changes."""
+    """Return the number of function calls of `work`, a cost that does not depend on the machine's load."""
     count = 0
 
     def note(*_: object) -> None:

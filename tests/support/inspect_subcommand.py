@@ -1,4 +1,4 @@
-"""Run `mlir-offload inspect` and check what it says against its schema."""
+"""Run `mlir-offload inspect` and validate its output against the schema."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def inspect(command: list[str], *arguments: str | Path, **environment: str) -> S
 
 
 def documents(command: list[str], *files: Path) -> list[dict[str, Any]]:
-    """Return what --json says of the files, checked against the schema."""
+    """Return the output of --json for the files, validated against the schema."""
     document = json.loads(inspect(command, "--json", *files).out)
     jsonschema.validate(document, SCHEMA, cls=jsonschema.Draft202012Validator)
     files_said: list[dict[str, Any]] = document["files"]

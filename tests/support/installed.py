@@ -1,4 +1,4 @@
-"""The driver as a wheel installs it, in an environment of its own."""
+"""The driver as installed from a wheel, in a separate environment."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 _NAME = re.compile(r"[\w.-]+")
-# Required for releases of Python or systems that are not these, or by an extra.
+# Marks requirements for other Python releases or systems, or of an extra.
 _CONDITION = ";"
 
 
 def install(work: Path) -> Path:
-    """Lay the packages as a wheel does and return Python: an editable install starts 15 ms later.
+    """Install the packages as a wheel does and return Python, because an editable install starts 15 ms later.
 
-    The environment has what the project requires and nothing else: msgspec, for one, loads
-    typing_extensions if it is there, which takes 9 ms.
+    The environment contains only the requirements of the project. For example, msgspec imports
+    typing_extensions if it is installed, which takes 9 ms.
     """
-    # Users have compiled modules; a shell that forbids writing them would be measured instead.
+    # Installed modules are compiled; without bytecode, compilation would be measured instead.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.pop("PYTHONPATH", None)
     environment = work / "environment"
@@ -41,7 +41,7 @@ def install(work: Path) -> Path:
 
 
 def _required(requirements: list[str]) -> Iterator[Distribution]:
-    """Yield the distributions that are required, and those that they require."""
+    """Yield the required distributions, and their requirements."""
     seen: set[str] = set()
     left = list(requirements)
     while left:
@@ -56,7 +56,7 @@ def _required(requirements: list[str]) -> Iterator[Distribution]:
 
 
 def _link(required: Distribution, site: Path) -> None:
-    """Show the files of a distribution in another environment."""
+    """Link the files of a distribution into another environment."""
     for name in {file.parts[0] for file in required.files or [] if ".." not in file.parts}:
         place = site / name
         if not place.exists():

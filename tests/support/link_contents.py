@@ -1,4 +1,4 @@
-"""What files on a link line hold, made without tools: entries, and PTX images that tell their kernels."""
+"""Contents of files on a link line, made without tools: entries, and PTX images with kernels."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def image(  # noqa: PLR0913 (the fields of an image)
     kind: str = "cuda",
     triple: str = NVPTX_TRIPLE,
 ) -> PackagedImage:
-    """Return an image as an offload binary holds it."""
+    """Return an image of an offload binary."""
     strings = (("triple", triple), ("arch", arch))
     view = memory_view(data)
     return PackagedImage(kind, image_kind, 0, strings, view, version=version, kind_code=code)
 
 
 def bitcode(arch: str, note: bytes = b"") -> PackagedImage:
-    """Return an image of which nobody can tell the kernels."""
+    """Return an image whose kernels cannot be read."""
     return image(b"BC\xc0\xde" + note, arch)
 
 
 def ptx(arch: str, *kernels: str, note: str = "") -> PackagedImage:
-    """Return an image that defines kernels; LLVM 16 to 19 link such ones."""
+    """Return an image that defines kernels. LLVM 16 to 19 link PTX images."""
     entries = "".join(f".visible .entry {kernel}()\n{{ ret; }}\n" for kernel in kernels)
     text = f".version 7.8\n.target {arch}\n.address_size 64\n// {note}\n{entries}"
     return image(text.encode(), arch, image_kind=ImageKind.PTX)
@@ -54,7 +54,7 @@ def contents(
     member: str = "",
     kind: str = "cuda",
 ) -> ObjectContents:
-    """Return what an object holds that registers kernels and has images."""
+    """Return the contents of an object with registered kernels and images."""
     entries = tuple(
         HostEntry(kind, kernel, 0, section=array[0], fields=array[1]) for kernel in kernels
     )

@@ -1,4 +1,4 @@
-"""Objects with device code for real links: made quickly, by the tools of one LLVM release."""
+"""Small objects with device code for real links, made by the tools of one LLVM release."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __attribute__((amdgpu_kernel, visibility("protected")))
 void {kernel}(__attribute__((address_space(1))) int *p) {{ *p = {value}; }}
 """
 CPU = "void {kernel}(int *p) {{ *p = {value}; }}\n"
-# What a program needs of the runtimes to be linked; it is not run.
+# Definitions for linking a program without the runtimes; it is not run.
 RUNTIMES = """\
 void mlir_offload_launch_stub(void *stub, void *arguments) {}
 int main(void) { return 0; }
@@ -63,7 +63,7 @@ REGISTRATION_OPENMP = "void __tgt_register_lib(void *d) {}\nvoid __tgt_unregiste
 
 
 def target_of(kind: Kind, arch: str = "") -> Target:
-    """Return a target of a kind that every release of the tests knows."""
+    """Return a target of a kind that every tested release supports."""
     match kind:
         case Kind.CUDA:
             return Target(kind, NVPTX_TRIPLE, arch or "sm_80")
@@ -75,7 +75,7 @@ def target_of(kind: Kind, arch: str = "") -> Target:
 
 @dataclass(frozen=True, slots=True)
 class LinkInputs:
-    """A directory with what is linked, and the release that makes and links it."""
+    """A directory with link inputs, and the LLVM release that makes and links them."""
 
     major: int
     directory: Path
@@ -88,7 +88,7 @@ class LinkInputs:
         return LlvmToolchain(prefix, ToolVersion(self.major, 0, 0), tools)
 
     def run(self, *argv: object, path: str = "") -> Completed:
-        """Run a program, which must succeed."""
+        """Run a program; fail if it fails."""
         environment = (("PATH", path),) if path else ()
         words = tuple(str(word) for word in argv)
         return run_checked(ProcessRunner(), Command(words, environment, cwd=self.directory))
@@ -100,7 +100,7 @@ class LinkInputs:
     def device_image(
         self, kind: Kind, kernels: Iterable[str], arch: str = "", value: int = 1
     ) -> DeviceImage:
-        """Return a relocatable object for a device that defines kernels."""
+        """Return a relocatable device object that defines kernels."""
         target = target_of(kind, arch)
         names = tuple(kernels)
         data = _device_object(self.major, target, names, value)
@@ -115,7 +115,7 @@ class LinkInputs:
         *,
         calls: Collection[str] = (),
     ) -> Path:
-        """Return an object that registers kernels and defines `use_<name>`, which calls others."""
+        """Return an object that registers kernels and defines `use_<name>`, which calls those of other objects."""
         abi = load_abi(self.major)
         declared = "".join(f"declare void @use_{other}()\n" for other in calls)
         called = "".join(f"  call void @use_{other}()\n" for other in calls)
@@ -132,7 +132,7 @@ class LinkInputs:
         return output
 
     def simple(self, name: str, *kinds: Kind, calls: Collection[str] = (), arch: str = "") -> Path:
-        """Return an object with one kernel, `k_<name>`, and its images of the kinds."""
+        """Return an object with one kernel, `k_<name>`, and an image for each kind."""
         kernel = f"k_{name}"
         images = [self.device_image(kind, [kernel], arch) for kind in kinds]
         return self.host_object(name, kinds, [kernel], images, calls=calls)
@@ -151,7 +151,7 @@ class LinkInputs:
         return output
 
     def dummy_image(self, contents: Sequence[ObjectContents]) -> tuple[Path, ...]:
-        """Return the dummy image object that the driver would put first, if there has to be one."""
+        """Return the dummy image object that the driver would link first; empty if it needs none."""
         abi, images = load_abi(self.major), []
         for number, target in enumerate(targets_needing_dummy(contents, abi)):
             path = self.directory / f"empty{number}.{'bc' if is_bitcode_target(target) else 'o'}"
@@ -167,7 +167,7 @@ class LinkInputs:
         return (output,)
 
     def link(self, *items: object, output: str = "program") -> Path:
-        """Link with clang and its linker wrapper, and nothing of ours."""
+        """Link with plain clang and its linker wrapper."""
         abi, result = load_abi(self.major), self.directory / output
         arguments = [str(self.llvm.tool("clang")), "--offload-link", "-fuse-ld=lld"]
         path = os.environ["PATH"]
@@ -179,7 +179,7 @@ class LinkInputs:
         return result
 
     def runtimes(self) -> Path:
-        """Return an object with `main` and what registration calls."""
+        """Return an object with `main` and the functions that registration calls."""
         text = RUNTIMES + REGISTRATION + REGISTRATION_HIP + REGISTRATION_OPENMP
         return self.c_object("runtimes", text)
 
@@ -195,7 +195,7 @@ class LinkInputs:
 
 @functools.cache
 def _device_object(major: int, target: Target, kernels: tuple[str, ...], value: int) -> bytes:
-    """Return what the release makes of kernels; tests that link the same ones share it."""
+    """Return the device object of kernels, cached because many tests link the same ones."""
     form = {Kind.CUDA: PTX, Kind.HIP: AMD, Kind.OPENMP: CPU}[target.kind]
     text = "".join(form.format(kernel=kernel, value=value) for kernel in kernels)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""Link lines of objects and libraries by the driver and by clang, linked by both, and what both programs do.
+"""Link random lines of objects and libraries of the driver and of clang, with both, and run both programs.
 
-Programs run on the CPU through libomptarget. Code for GPUs is linked by the real tools and registered
-with libraries that say which kernel a launch names, and keep the binary that it is registered with:
-every kernel has to be in it for every architecture on the line.
+CPU code runs through libomptarget. GPU code is linked by the real tools and registered with libraries that
+report the kernel of each launch and keep the registered binary. The binary must define every kernel for
+every architecture on the line.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ int main(void) {{
 """
 GPU_ARCHS = {"cuda": ("sm_80", "sm_86"), "hip": ("gfx90a", "gfx1030")}
 HOST = "host"
-# From this number on pieces are clang's OpenMP.
+# Pieces from this number on are OpenMP code of clang.
 OPENMP = 91
 _NEWER_CODE_OBJECTS = 20
 _LAUNCH = re.compile(r"(\w+) of (\w+) p(\d+)=")
@@ -75,7 +75,7 @@ _LAUNCH = re.compile(r"(\w+) of (\w+) p(\d+)=")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A function `p<number>` with a kernel of a kind, compiled by the driver or by clang with `flags`."""
+    """A function `p<number>` with a kernel, compiled by the driver or by clang with `flags`."""
 
     number: int
     kind: str
@@ -91,7 +91,7 @@ class Piece:
 
 
 def pieces_of(kind: str, *, has_openmp: bool) -> tuple[Piece, ...]:
-    """Return what lines for a kind of device are made of; clang's OpenMP code goes with every kind."""
+    """Return the pieces of lines for a device kind; OpenMP code of clang can be part of any line."""
     openmp = tuple(Piece(OPENMP + n, HOST, is_ours=False) for n in range(2 * has_openmp))
     if kind == HOST:
         return (
@@ -124,7 +124,7 @@ _FORMS = (
 )
 
 
-# Words without a piece.
+# Options that may be added to a line.
 _OPTIONS = (
     "-Wl,--gc-sections",
     "-fuse-ld=bfd",
@@ -137,13 +137,13 @@ _WITH_OPTION = 0.3
 
 
 def random_lines(pieces: Sequence[Piece], count: int, seed: int) -> Iterator[tuple[Word, ...]]:
-    """Yield lines: numbers of pieces in an order, each with the form in which it is named.
+    """Yield random lines: pairs of a piece's number and the format of its name on the line.
 
-    Some have an option of the linker too, whose number is 0.
+    Some lines also have an option, with the number 0.
     """
     source = random.Random(seed)  # noqa: S311 (the same each time)
     numbers = [piece.number for piece in pieces]
-    # A line with it lacks code for an architecture, unless all of the line does.
+    # A piece with fewer architectures than the others makes the line fail, unless all have the same ones.
     alike = [piece.number for piece in pieces if len(piece.archs) != 1]
     for _ in range(count):
         known = numbers if source.random() < _MIXED else alike
@@ -156,7 +156,7 @@ def random_lines(pieces: Sequence[Piece], count: int, seed: int) -> Iterator[tup
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a line: of clang's link and of the driver's, why the program is wrong; '' if right."""
+    """A line, and the errors of clang's link and of the driver's link, or of their programs; empty if right."""
 
     line: str
     theirs: str
@@ -165,25 +165,25 @@ class Outcome:
 
     @property
     def is_wrong(self) -> bool:
-        """Return whether the driver lost a kernel, or refused what clang links and runs."""
+        """Return whether the driver dropped a kernel, or rejected a line that clang links and runs."""
         return bool(self.ours) and not (self.is_refused and self.theirs)
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A folder with the pieces for lines of one kind, made for one release."""
+    """A directory with the pieces for lines of one kind, made for one release."""
 
     major: int
     kind: str
     folder: Path
     driver: Sequence[str]
     pieces: tuple[Piece, ...]
-    # The words of clang's own call before the inputs and behind them.
+    # The words of clang's own command before and after the inputs.
     before: tuple[str, ...]
     behind: tuple[str, ...]
 
     def outcome(self, line: Sequence[Word]) -> Outcome:
-        """Link a line by clang and by the driver, and run both programs."""
+        """Link a line with clang and with the driver, and run both programs."""
         words = self._main(line)
         text = " ".join(words[1:])
         done = _run(self.folder, *self.before, *words, *self.behind, "-o", "theirs")
@@ -203,7 +203,7 @@ class Lines:
         return ["main.o", *words]
 
     def _judged(self, program: str, line: Sequence[Word]) -> str:
-        """Return what a program does wrong."""
+        """Run a program and return its errors."""
         binaries = self.folder / f"{program}.binaries"
         binaries.mkdir(exist_ok=True)
         done = _run(self.folder, f"./{program}", LINKED_BINARIES=str(binaries))
@@ -233,9 +233,9 @@ def make_lines(
     only: Collection[int] = (),
     driver: Sequence[str] = OURS,
 ) -> Lines:
-    """Make what lines are made of, all of it or the pieces of some numbers.
+    """Make the pieces of lines, all or those with some numbers.
 
-    Raises CalledProcessError where a tool fails.
+    Raises CalledProcessError if a tool fails.
     """
     _make_runtimes(folder)
     driver = _with_paths(driver, major, folder)
@@ -244,7 +244,7 @@ def make_lines(
     for piece in pieces:
         _make(piece, driver, major, folder)
     made = Lines(major, kind, folder, driver, pieces, (), ())
-    # clang gets the tools, libraries and runtime that the driver names to it.
+    # clang gets the tools, libraries and runtime with which the driver runs it.
     shown = next(piece for piece in pieces if piece.is_ours)
     line = made._main([(shown.number, "{}")])
     done = _must(
@@ -301,7 +301,7 @@ def _theirs(piece: Piece, major: int, folder: Path) -> tuple[object, ...]:
         flags += ("-Wno-unknown-cuda-version",)
     if piece.kind == "hip":
         flags += ("-nogpuinc", "-nogpulib")
-        # From there on clang's version is not that of the driver, which older runtimes take too.
+        # From this release on, clang's default version differs from that of the driver, which older runtimes accept.
         flags += ("-mcode-object-version=5",) if major >= _NEWER_CODE_OBJECTS else ()
     text = form.format(number=piece.number, kernel=piece.name, header=f"{piece.kind}_bare.h")
     source.write_text(text, encoding="utf-8")
@@ -309,7 +309,7 @@ def _theirs(piece: Piece, major: int, folder: Path) -> tuple[object, ...]:
 
 
 def _make_runtimes(folder: Path) -> None:
-    """Make directories of both vendors with the libraries that programs are run with."""
+    """Create directories of both vendors with the libraries for running programs."""
     toolkit = choose_toolkit(places_for(), ProcessRunner())
     libraries = {
         folder / "cuda" / "lib64": "libcudart.so",
@@ -327,7 +327,7 @@ def _make_runtimes(folder: Path) -> None:
 
 
 def _archs_with(binary: Path, kernel: str) -> set[str]:
-    """Return the architectures for which a binary has a kernel."""
+    """Return the architectures for which a binary defines a kernel."""
     found = set()
     for image in read_contents(binary).images:
         if image.code and any(one.name == kernel for one in image.code.kernels):

@@ -1,4 +1,4 @@
-"""What LLVM's text says of a module: read apart from our own readers, to compare them with."""
+"""Parse textual LLVM IR independently of our readers, for comparison with them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def read_text(text: str) -> TextModule:
 
 
 def leading_type(text: str) -> str:
-    """Return the type at the begin of a text."""
+    """Return the type at the beginning of a text."""
     if text[0] in _OPEN:
         end = _closing(text, 0)
     elif text.startswith("target("):

@@ -15,14 +15,14 @@ from itertools import count
 from pathlib import Path
 from typing import IO
 
-# Below those that the system hands out: no connection of another program takes one meanwhile.
+# Below the ephemeral ports of the system, so that no connection of another program uses one.
 _FIRST_PORT, _PORTS, _APART = 10_000, 20_000, 37
 _LONGEST_S = 600
 _tried = count()
 
 
 def free_port() -> int:
-    """Return a port that nobody listens at, and that no other call returned."""
+    """Return a port on which no program listens, and that no other call returned."""
     while True:
         port = _FIRST_PORT + (os.getpid() * _APART + next(_tried)) % _PORTS
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -31,13 +31,13 @@ def free_port() -> int:
 
 @dataclass(frozen=True)
 class Server:
-    """A running server, and the file that holds what it says."""
+    """A running server, and the file with its output."""
 
     process: subprocess.Popen[bytes]
     log: IO[bytes]
 
     def said(self) -> str:
-        """Return what it has said until now."""
+        """Return its output so far."""
         self.log.seek(0)
         return self.log.read().decode(errors="replace")
 
@@ -46,8 +46,8 @@ class Server:
 def running(
     words: Sequence[str | Path], environment: Mapping[str, str] | None = None
 ) -> Iterator[Server]:
-    """Run a server; in the end kill it with all that it has started, also where it was stopped."""
-    # A file, not a pipe: that might fill, or be held open by what the server has started.
+    """Run a server; at the end, kill it and all processes that it started, also if it is stopped."""
+    # A file, because a pipe might fill, or be kept open by processes that the server started.
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             [str(word) for word in words],
@@ -66,7 +66,7 @@ def running(
 
 
 def wait_for_port(port: int, server: Server) -> None:
-    """Return when the server takes connections."""
+    """Return when the server accepts connections."""
     for _ in attempts(server):
         with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -74,7 +74,7 @@ def wait_for_port(port: int, server: Server) -> None:
 
 
 def attempts(server: Server) -> Iterator[int]:
-    """Yield until the caller is content; fail where the server ends or takes too long."""
+    """Yield until the caller stops; fail if the server ends or takes too long."""
     deadline = time.monotonic() + _LONGEST_S
     for number in count():
         assert server.process.poll() is None, server.said()

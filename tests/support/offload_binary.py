@@ -1,7 +1,7 @@
-"""Offload binaries of versions 2 and 3, for which no tool is installed.
+"""Write offload binaries of versions 2 and 3, which no installed tool writes.
 
-Written after llvm/lib/Object/OffloadBinary.cpp and llvm/include/llvm/Object/OffloadBinary.h of LLVM's
-main branch (llvm/llvm-project#169425, #197456, #222774), without the code that is to be tested.
+Written from llvm/lib/Object/OffloadBinary.cpp and llvm/include/llvm/Object/OffloadBinary.h of LLVM's
+main branch (llvm/llvm-project#169425, #197456, #222774), independently of the code under test.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAGIC = b"\x10\xff\x10\xad"
 
 @dataclass(frozen=True)
 class Image:
-    """An image to be written: numbers, strings in order, content."""
+    """An image to write: its enum values, its strings in order, its content."""
 
     content: bytes
     strings: tuple[tuple[str, str], ...] = (("arch", "sm_90"), ("triple", "nvptx64-nvidia-cuda"))
@@ -29,7 +29,7 @@ def pad(data: bytes) -> bytes:
 
 
 def write(images: Sequence[Image], version: int) -> bytes:
-    """Headers of all images, all string entries, one table of strings, images back to back."""
+    """Return the headers of all images, all string entries, one string table, and the images."""
     header_size = 32 if version < 3 else 40
     table, places = b"\0", {"": 0}
     for text in (text for image in images for pair in image.strings for text in pair):
@@ -59,7 +59,7 @@ def write(images: Sequence[Image], version: int) -> bytes:
 def compressed(
     binary: bytes, compress: Callable[[bytes], bytes], inflated_size: int | None = None
 ) -> bytes:
-    """Compress a binary of version 3 behind its header; its size does not count the padding."""
+    """Compress a binary of version 3 after its header; the size in the header excludes padding."""
     body = compress(binary[40:])
     size = len(binary) if inflated_size is None else inflated_size
     header = binary[:8] + struct.pack("<Q", 40 + len(body)) + binary[16:32]

@@ -1,4 +1,4 @@
-"""The OpenCL device of the tests: the CPU, by Intel's wheels in the environment that runs them."""
+"""The OpenCL device of the tests: the CPU, through Intel's wheels in the environment of the tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DRIVER = "libintelocl.so"
 def _library_directory() -> Path | None:
     try:
         files = importlib.metadata.files("intel-opencl-rt") or ()
-        importlib.metadata.version("intel-cmplr-lib-rt")  # what the driver is linked with
+        importlib.metadata.version("intel-cmplr-lib-rt")  # linked by the OpenCL driver
     except importlib.metadata.PackageNotFoundError:
         return None
     found = (Path(str(file.locate())).resolve() for file in files if file.name == _DRIVER)
@@ -23,9 +23,9 @@ def _library_directory() -> Path | None:
 
 
 def opencl_environment() -> dict[str, str]:
-    """Return the variables by which a program finds the CPU, and no other OpenCL device.
+    """Return the variables with which a program finds only the CPU as OpenCL device.
 
-    Skips the test where the wheels are not installed.
+    Skips the test if the wheels are not installed.
     """
     directory = _library_directory()
     if directory is None:
@@ -33,6 +33,6 @@ def opencl_environment() -> dict[str, str]:
     return {
         "LD_LIBRARY_PATH": str(directory),
         "OCL_ICD_FILENAMES": str(directory / _DRIVER),
-        # A folder without drivers, instead of the system's.
+        # A directory without drivers replaces that of the system.
         "OCL_ICD_VENDORS": str(directory),
     }

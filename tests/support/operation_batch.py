@@ -1,7 +1,7 @@
-"""All probes of a release as one program, which runs each in blocks of all its sizes and tells the numbers.
+"""All probes of a release as one program, which runs each with all of its block sizes and prints the results.
 
-The program writes 64 bits for every row and thread to its output, or only what the probes leave that it
-is given the names of.
+The program writes 64 bits for every row and thread to its output; with names of probes as arguments, only
+for these.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ static int is_asked(int count, char **names, const char *name) {
 
 
 def write_batch(folder: Path, probes: Sequence[Probe], release: int) -> tuple[Path, Path]:
-    """Write the kernels in MLIR and the program in C that calls them."""
+    """Write the kernels in MLIR and the C program that calls them; return both paths."""
     source, caller = folder / "probes.mlir", folder / "caller.c"
     source.write_text(text_of(probes, release))
     caller.write_text(_caller_of(probes, release))
@@ -61,7 +61,7 @@ def _caller_of(probes: Sequence[Probe], release: int) -> str:
 
 
 def read_results(output: bytes, probes: Iterable[Probe], release: int) -> Results:
-    """Return the numbers of each row, of each probe and size of block, as the program wrote them."""
+    """Return the numbers of each row, by probe and block size, from the output of the program."""
     numbers = array("q")
     numbers.frombytes(output)
     found: Results = {}
@@ -80,7 +80,7 @@ def read_results(output: bytes, probes: Iterable[Probe], release: int) -> Result
 def wrong_threads(
     probe: Probe, release: int, block: Dim3, rows: Sequence[Sequence[int]]
 ) -> dict[str, list[tuple[Dim3, Dim3, int, int]]]:
-    """Return, by row, some threads that got another number than the dialect defines: block, thread, both."""
+    """Return, by row, some threads with a wrong number: block, thread, and both numbers."""
     threads = probe.threads(block)
     wrong = {
         name: [

@@ -1,4 +1,4 @@
-"""Which rows of docs/reference/gpu-ops.yaml are executed: those whose operations stand in programs that tests run."""
+"""Find rows of docs/reference/gpu-ops.yaml that are executed: tests run programs with their operations."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from support.operation_results import probes_for
 from support.operation_table import cases_in
 
 _MATRICES, _CLUSTERS = HOST.with_name("matrices.mlir"), HOST.with_name("clusters.mlir")
-# What only some kinds of devices have.
+# Programs with operations that only some device kinds have.
 ADDED = dict.fromkeys(("cuda", "cpu"), (_MATRICES, _CLUSTERS))
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 _OPERATION = re.compile(r"\bgpu\.(\w+)([^\n]*)")
-# Names of values and functions, numbers, and what memrefs are of say nothing of the operation.
+# Names, numbers and memref types do not characterize a use of an operation.
 _LEFT_OUT = re.compile(r'"[^"]*"|[%@!#^][\w$.:]*|memref<[^>]*>+|//.*')
-# What goes on in the next line.
+# An operation continues on the next line before these words.
 _CONTINUED = re.compile(r"\n +(?=threads|dynamic_shared|workgroup|private|args|kernel)")
 _WORD = re.compile(r"[a-z]\w*")
 Uses = dict[str, set[frozenset[str]]]
 
 
 def uses_in(texts: Iterable[str]) -> Uses:
-    """Return the words that stand with each operation of the gpu dialect, use by use."""
+    """Return the uses of each operation of the gpu dialect, each as the set of words on its line."""
     found: Uses = {}
     for text in texts:
         for match in _OPERATION.finditer(_CONTINUED.sub(" ", text)):
@@ -43,9 +43,9 @@ def _examples() -> tuple[str, ...]:
 
 @cache
 def executed_uses(target: str, release: int) -> Uses:
-    """Return what is run on a kind of device: examples, and but for spirv64 probes and host operations.
+    """Return the uses that run on a device kind: examples and, except on spirv64, probes and host operations.
 
-    Matrices of a subgroup and clusters are run for NVIDIA's GPUs and the CPU.
+    Matrix operations and clusters run on NVIDIA GPUs and the CPU.
     """
     if target == "spirv":
         return uses_in(_examples())
@@ -56,12 +56,12 @@ def executed_uses(target: str, release: int) -> Uses:
 
 @cache
 def probed_uses(release: int) -> Uses:
-    """Return what the probes of a release run in kernels, on the CPU and on GPUs of both vendors."""
+    """Return the uses in the probes of a release, which run on the CPU and on GPUs of both vendors."""
     return uses_in([text_of(probes_for(32), release)])
 
 
 def is_executed(row: Mapping[str, Any], target: str, releases: Iterable[int]) -> bool:
-    """Say whether each use of an operation in a row is one of those that are run."""
+    """Return whether each use of an operation in a row is executed."""
     cases = [(release, case) for release in releases for case in cases_in(row, release)]
     return bool(cases) and all(
         is_among(case.text, executed_uses(target, release)) for release, case in cases
@@ -69,7 +69,7 @@ def is_executed(row: Mapping[str, Any], target: str, releases: Iterable[int]) ->
 
 
 def is_among(text: str, uses: Uses) -> bool:
-    """Say whether each use of an operation in a text is one of those."""
+    """Return whether `uses` contains each use of an operation in a text."""
     return all(
         any(words <= run for run in uses.get(name, ()))
         for name, found in uses_in([text]).items()

@@ -1,7 +1,7 @@
-"""Kernels whose threads store the result of one operation after the other, and how they are written.
+"""Kernels whose threads store the results of operations, as text and with the expected results.
 
-A `Probe` is a kernel; each of its rows is one operation, whose number every thread stores. What the
-dialect defines is computed for one thread after the other.
+A `Probe` is a kernel. Each of its rows is one operation, whose result every thread stores. The expected
+result, which the dialect defines, is computed for one thread at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import prod
 
 Dim3 = tuple[int, int, int]
 
-# How a value of a type becomes the 64 bits that are stored.
+# The conversion of each type to the 64 bits that are stored.
 _STORED = {
     "index": ("arith.index_cast", "index", "i64"),
     "i1": ("arith.extui", "i1", "i64"),
@@ -30,7 +30,7 @@ _STORED = {
 
 @dataclass(frozen=True)
 class Thread:
-    """One thread of a launch: where it is, and of what."""
+    """One thread of a launch: its block and thread IDs, and the sizes of grid and block."""
 
     block: Dim3
     thread: Dim3
@@ -40,18 +40,18 @@ class Thread:
 
     @cached_property
     def number(self) -> int:
-        """Return its number in the block, along x, then y, then z."""
+        """Return its linear index in the block: x first, then y, then z."""
         (x, y, z), (width, height, _) = self.thread, self.block_dim
         return (z * height + y) * width + x
 
     @cached_property
     def lane(self) -> int:
-        """Return its number in the subgroup."""
+        """Return its lane in the subgroup."""
         return self.number % self.warp
 
     @cached_property
     def lanes(self) -> range:
-        """Return the numbers, in the block, of the threads of its subgroup."""
+        """Return the linear indices, in the block, of the threads of its subgroup."""
         first = self.number - self.lane
         return range(first, min(first + self.warp, prod(self.block_dim)))
 
@@ -61,7 +61,7 @@ Expected = Callable[[Thread], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One operation: `text` defines `%r$`, `$` being its number; None where nothing is defined."""
+    """One operation: `text` defines `%r$`, where `$` is its number. `expected` is None if undefined."""
 
     name: str
     text: str
@@ -72,10 +72,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One kernel, launched with blocks of several sizes, which it learns when it runs.
+    """One kernel, launched with blocks of several sizes, which are not known at compile time.
 
-    `head` precedes its rows, `attributions` are its workgroup and private memrefs. `knows_block`: it
-    is compiled for blocks of its only size. `warp`: the threads of a subgroup.
+    `head` precedes its rows; `attributions` are its workgroup and private memrefs. With `knows_block`, it
+    is compiled for its only block size. `warp` is the subgroup size.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Probe:
     warp: int = 32
 
     def of(self, release: int) -> Sequence[Row]:
-        """Return the rows that a release of LLVM has."""
+        """Return the rows that an LLVM release supports."""
         return [row for row in self.rows if row.since <= release]
 
     def threads(self, block: Dim3) -> list[Thread]:
@@ -101,9 +101,9 @@ class Probe:
         ]
 
 
-# The inputs of a thread by its number in the block: `$v` of every type, `$s` small, `$m` to multiply.
+# The inputs of a thread, by its linear index: `$v` of every type, `$s` small ones, `$m` factors.
 def given(number: int, kind: str) -> int:
-    """Return the value of the type that a thread brings."""
+    """Return the input of a thread, as a value of the type."""
     if kind in {"f16", "bf16"}:
         return (number * 37 + 11) % 7 - 3
     value = (number * 37 + 11) % 101 - 50
@@ -111,7 +111,7 @@ def given(number: int, kind: str) -> int:
 
 
 def factor(number: int, kind: str) -> int:
-    """Return what a thread brings to a product: powers of two where it has to stay exact."""
+    """Return the factor of a thread in a product: powers of two if the product must be exact."""
     if kind[0] == "i":
         return given(number, kind)
     return 2 if number % 32 == 0 else -1 if number % 3 == 0 else 1
@@ -214,9 +214,9 @@ _PLACES = "\n".join(
 
 
 def text_of(probes: Sequence[Probe], release: int) -> str:
-    """Return a program: functions that launch in blocks of a width, height and depth, and one module of kernels.
+    """Return a program: functions that launch blocks of a given size, and one module of kernels.
 
-    Each module costs three tools their start.
+    There is one module, because each module starts three tools.
     """
     kernels = "\n".join(_kernel_text(probe, release) for probe in probes)
     hosts = "\n".join(_host_text(probe) for probe in probes)
@@ -263,7 +263,7 @@ def _row_text(row: Row, number: int) -> str:
 
 
 def expected_of(probe: Probe, release: int, block: Dim3) -> dict[str, list[int | None]]:
-    """Return what each row leaves, thread by thread."""
+    """Return the results of each row, thread by thread."""
     threads = probe.threads(block)
     found = {row.name: [row.expected(thread) for thread in threads] for row in probe.of(release)}
     assert len(found) == len(probe.of(release)), f"{probe.name}: rows of one name"
@@ -271,7 +271,7 @@ def expected_of(probe: Probe, release: int, block: Dim3) -> dict[str, list[int |
 
 
 def wrapped(value: int, kind: str) -> int:
-    """Return the number as a signed integer of the type; a floating-point number as it is."""
+    """Return a number as a signed integer of the type; a floating-point number unchanged."""
     if kind[0] != "i":
         return value
     bits = int(kind[1:])
@@ -298,6 +298,6 @@ _COMBINED: dict[str, Callable[[int, int, str], int]] = {
 
 
 def combine(operator: str, values: Iterable[int], kind: str) -> int:
-    """Return the reduction of numbers of a type."""
+    """Return the reduction of values of a type."""
     step = _COMBINED[operator.removesuffix("numf").removesuffix("imumf")]
     return reduce(lambda a, b: wrapped(step(a, b, kind), kind), values)

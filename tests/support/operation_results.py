@@ -1,4 +1,4 @@
-"""What operations of the gpu dialect give, thread by thread."""
+"""The expected results of operations of the gpu dialect, thread by thread."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _source(mode: str, lane: int, offset: int) -> int:
 
 
 def _taken(thread: Thread, lane: int, kind: str) -> int | None:
-    """Return what a lane of the subgroup brings, if it is one."""
+    """Return the input of a lane of the subgroup; None if there is no such lane."""
     return given(thread.lanes[lane], kind) if lane < len(thread.lanes) else None
 
 
@@ -95,7 +95,7 @@ def _shuffles(warp: int) -> Iterable[Row]:
 
 
 def _shuffle(mode: str, kind: str, width: int, since: int = 19) -> Iterable[Row]:
-    """The value, where there is one, and whether there is one."""
+    """Yield rows for both results of a shuffle: the value, if it is defined, and whether it is valid."""
     offset = max(1, width // 2) - (1 if mode in {"up", "down"} and width > 4 else 0)
     offset = 0 if width == 1 and mode == "idx" else offset
     tag = f"{mode} {kind} of {width}"
@@ -132,7 +132,7 @@ def _shuffle(mode: str, kind: str, width: int, since: int = 19) -> Iterable[Row]
 
 
 def _in_control_flow(warp: int) -> Iterable[Row]:
-    """Shuffles in a loop, under a condition on the subgroup, and on both sides of one on lanes."""
+    """Yield shuffles in a loop, under a subgroup-uniform condition, and in both branches of a lane condition."""
 
     def scanned(thread: Thread) -> int:
         return wrapped(
@@ -227,7 +227,7 @@ def _is_among(width: int, thread: Thread) -> int | None:
 
 
 def _given_by(number: Callable[[Thread], int], kind: str) -> Expected:
-    """Expect what the thread of a number brings."""
+    """Expect the input of the thread with this linear index."""
     return lambda thread: given(number(thread), kind)
 
 
@@ -252,7 +252,7 @@ def _reduced_types() -> Iterable[tuple[str, str]]:
 
 
 def _reduced(members: Callable[[Thread], range], operator: str, kind: str) -> Expected:
-    """Expect the reduction of what the threads of some numbers bring."""
+    """Expect the reduction of the inputs of some threads."""
     return lambda thread: _reduction(operator, kind, members(thread))
 
 
@@ -521,14 +521,14 @@ def _math() -> Iterable[Row]:
 
 
 def _float8_input(thread: Thread) -> float:
-    """Return a number between 2 to the power of -20 and of 18; every other one is negative."""
+    """Return a number with a magnitude from 2**-20 to 2**18; every second one is negative."""
     bits = (thread.number * 1466015 + 0x35000000 | (thread.number & 1) << 31) % (1 << 32)
     number: float = unpack("<f", bits.to_bytes(4, "little"))[0]
     return number
 
 
 def _float8() -> Iterable[Row]:
-    """Yield conversions to and from each format: the codes of the numbers, and the numbers of all codes."""
+    """Yield conversions to each format, of numbers, and from each format, of all codes."""
     for of in FORMATS:
         yield Row(
             f"truncf to {of.name}",
@@ -615,13 +615,13 @@ gpu.warp_execute_on_lane_0(%lane)[{warp}] {{
     )
 
 
-# Whole and partial subgroups of 32 and of 64 threads, along one, two and three axes.
+# Complete and partial subgroups of 32 and of 64 threads, along one, two and three axes.
 _BLOCKS: tuple[Dim3, ...] = ((96, 1, 1), (20, 3, 2), (160, 1, 1), (16, 14, 1), (1, 1, 1))
 _LARGE: tuple[Dim3, ...] = ((1000, 1, 1), (31, 33, 1), (10, 4, 25), (32, 32, 1))
 
 
 def probes_for(warp: int) -> tuple[Probe, ...]:
-    """Return the probes for subgroups of some threads."""
+    """Return the probes for a subgroup size."""
     reductions = list(_block_reductions())
     exchanges = [*_shuffles(warp), *_in_control_flow(warp)]
     return (

@@ -1,4 +1,4 @@
-"""The rows of docs/reference/gpu-ops.yaml as programs: each row of the table of GPU operations is compiled."""
+"""The rows of docs/reference/gpu-ops.yaml as programs that are compiled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HOST = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One program of a row; `refused` tells the errors of the targets that have none of it."""
+    """One program of a row; `refused` contains targets that reject it, with the error."""
 
     name: str
     frame: str
@@ -42,7 +42,7 @@ class Case:
 
 
 def cases_of(release: int) -> list[Case]:
-    """Return every case that a release of LLVM has."""
+    """Return all cases for an LLVM release."""
     found: list[Case] = []
     for group in yaml.safe_load(TABLE.read_text(encoding="utf-8"))["groups"]:
         for row in group["rows"]:
@@ -51,7 +51,7 @@ def cases_of(release: int) -> list[Case]:
 
 
 def cases_in(row: Mapping[str, Any], release: int) -> list[Case]:
-    """Return every case of a row that a release of LLVM has."""
+    """Return all cases of a row for an LLVM release."""
     is_known = row.get("since", 19) <= release <= row.get("until", release)
     return list(_cases(row, release)) if is_known else []
 
@@ -72,7 +72,7 @@ def _cases(row: Mapping[str, Any], release: int) -> Iterable[Case]:
 
 
 def program_of(cases: Iterable[Case]) -> str:
-    """Return one program of some cases, each a kernel or a function of its own."""
+    """Return one program with several cases, each as a kernel or function."""
     kernels, functions, modules = [], [], []
     for number, case in enumerate(cases):
         match case.frame:
@@ -93,6 +93,6 @@ def program_of(cases: Iterable[Case]) -> str:
 
 
 def _used(parameters: str, case: Case) -> str:
-    """Return the parameters that a case uses: each memref is lowered to five."""
+    """Return the parameters that a case uses, because each memref is lowered to five."""
     names = set(re.findall(r"%\w+", case.text))
     return ", ".join(one for one in parameters.split(", ") if one.partition(":")[0] in names)

@@ -1,4 +1,4 @@
-"""What the compiler makes, for each target: how it is made, and which files come out."""
+"""The outputs of the compiler for each target: the commands, and the files that they write."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _MANIFEST = "archs: {arch}\nmodules: [many.mlir]\ntargets:\n  libk.a: {{kind: st
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A kind of output. The last command makes `file`, of which `names` contains all there is.
+    """A kind of output. The last command writes `file`.
 
-    `names` are the words that each kernel with its number is found by.
+    `names` is the text by which each kernel is found in it; `{}` is the kernel's number.
     """
 
     file: str
@@ -60,7 +60,7 @@ OUTPUTS: Mapping[str, Output] = {
 }
 
 
-# Refused by name: a bundle contains no SPIR-V.
+# Rejected combinations: a bundle cannot contain SPIR-V.
 _NEVER = {("bundle", "spirv64")}
 
 
@@ -72,22 +72,22 @@ class Cell(NamedTuple):
 
 
 def all_cells() -> list[Cell]:
-    """Return the whole table."""
+    """Return all cells of the table."""
     return [Cell(*pair) for pair in product(OUTPUTS, TARGETS) if pair not in _NEVER]
 
 
 def diagonal() -> list[Cell]:
-    """Return a few cells that have every output and every target."""
+    """Return a few cells that include every output and every target."""
     return [Cell(name, TARGETS[at % len(TARGETS)]) for at, name in enumerate(OUTPUTS)]
 
 
 def program_text(kernels: int) -> str:
-    """Return a program with so many kernels, and a function for each."""
+    """Return a program with this number of kernels, and a function for each."""
     device = ["  gpu.module @many {", *(_KERNEL.format(n) for n in range(kernels)), "  }"]
     host = (_FUNCTION.format(n) for n in range(kernels))
     return "\n".join((_HEAD, *device, *host, _MAIN))
 
 
 def manifest_text(target: str) -> str:
-    """Return the manifest of a project with the archive."""
+    """Return the manifest of a project with the static library."""
     return _MANIFEST.format(arch=target)

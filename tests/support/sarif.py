@@ -1,7 +1,7 @@
-"""What SARIF 2.1.0 requires of the parts that we write.
+"""A JSON schema of SARIF 2.1.0 for the parts that we write.
 
-Written from the OASIS standard's text, section by section; it is not the published schema, which
-has some three thousand lines for what we do not write.
+Written from the OASIS standard, section by section. The published schema is not used: most of its three
+thousand lines describe parts that we do not write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOCATION = {  # 3.28, 3.29, 3.4, 3.30
                 "artifactLocation": {
                     "type": "object",
                     "required": ["uri"],
-                    # A URI reference of RFC 3986: no space, no character beyond ASCII.
+                    # A URI reference of RFC 3986: printable ASCII without spaces.
                     "properties": {"uri": {"type": "string", "pattern": r"^[!-~]+$"}},
                 },
                 "region": {

@@ -1,7 +1,7 @@
-"""Modules with one construct each that some release of LLVM does not read, and what will be found.
+"""Modules with one construct each that some LLVM release cannot read, and the expected findings.
 
-Each is text that the release `writer` assembles. `silent` are the rules of what older readers take for something
-else; where nothing is silent a reader refuses exactly what is found.
+Each is text that the release `writer` assembles. If `silent`, older readers misread the construct; otherwise
+a reader rejects it exactly if there is a finding.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Case:
-    """`rules` are what is found in the bitcode, from the release `since` on nothing is."""
+    """`rules` are the expected findings in the bitcode for readers before the release `since`."""
 
     text: str
     rules: tuple[str, ...]
@@ -33,7 +33,7 @@ def parameter(words: str, since: int) -> Case:
 
 
 def constant(value: str, kind: str, since: int) -> Case:
-    # A reader says nothing: it takes the constant for undef.
+    # Readers silently replace the constant by undef.
     return Case(
         f"@a = external global [4 x i32]\n@g = global {kind} {value}\n",
         ("BC012",),

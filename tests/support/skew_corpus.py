@@ -1,8 +1,8 @@
-"""Modules of every producer that a checker of skew meets: made by the real tools, from tests/integration/skew.
+"""Modules of every producer that the skew checker supports, made by the real tools from tests/integration/skew.
 
-The sources are files in parts, each behind a line `//--- name word=value...` (as LLVM's `split-file` has
-it): `only` and `without` name targets, `since` and `until` the releases that write the part, `arch` and
-`triple` what it is for; text that is `raw=yes` stays as it is written, where else LLVM prints it anew.
+The sources are files in parts, each after a line `//--- name word=value...` (as for LLVM's `split-file`):
+`only` and `without` name targets, `since` and `until` the releases that write the part, `arch` and `triple`
+its target. Text with `raw=yes` is used unchanged; other text is printed by LLVM again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _EMBED = ("-Xclang", "-fembed-offload-object=device.pkg")
 _OPENMP = ("-x", "c", "-fopenmp", "-O1", "-nogpulib")
 _TO_NVPTX = ("-fopenmp-targets=nvptx64-nvidia-cuda", "-Xopenmp-target", "-march=sm_80")
 _TO_AMDGPU = ("-fopenmp-targets=amdgcn-amd-amdhsa", "-Xopenmp-target", "-march=gfx90a")
-# How clang compiles each file: the end of the name -> target and options.
+# The target and the options of clang for each file, by the extension of its name.
 _CLANG: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "device.cu": {
         "cuda": ("nvptx", (*_CUDA, "-O2")),
@@ -96,11 +96,11 @@ _GPU_TARGETS = {"nvptx": "nvvm", "amdgpu": "rocdl{chipset=gfx90a}"}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One module as one kind of producer makes it.
+    """One module as one kind of producer writes it.
 
-    `target` is what becomes of it: a kernel of `nvptx` or `amdgpu`, a `program` of the host that is run, or
-    an `object`, which is compiled only; `linked-openmp` and `linked-hip` are objects that hold device images,
-    and are linked. `releases` are those of LLVM whose tools make it.
+    `target` determines its use: a kernel of `nvptx` or `amdgpu`, a `program` of the host that is run, or
+    an `object`, which is only compiled. `linked-openmp` and `linked-hip` are objects with device images,
+    which are linked. `releases` are those of LLVM whose tools write it.
     """
 
     name: str
@@ -115,13 +115,13 @@ class Case:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """Return the endings of its files."""
+        """Return the extensions of its files."""
         return OBJECT if self.target.startswith("linked") else MODULE
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A case as one release wrote it, in both forms."""
+    """A case as one release wrote it, in both formats."""
 
     case: Case
     release: int
@@ -129,11 +129,11 @@ class Module:
 
     @property
     def name(self) -> str:
-        """Return what names it among all."""
+        """Return its name, unique among all modules."""
         return f"{self.case.name}-{self.release}"
 
     def form(self, name: str) -> Path:
-        """Return the file in one of the forms of its case."""
+        """Return the file in one of the formats of its case."""
         return self.folder / self.name / f"module.{name}"
 
 
@@ -152,7 +152,7 @@ class _Part:
 
 @cache
 def all_cases() -> Mapping[str, Case]:
-    """Return what the corpus is made of, by name."""
+    """Return the cases of the corpus, by name."""
     cases = (*_mlir_cases(), *_clang_cases(), *_text_cases(), *_llvmlite_cases())
     found = {case.name: case for case in cases}
     assert len(found) == len(cases), "two cases have one name"
@@ -193,7 +193,7 @@ def _text_cases() -> Iterator[Case]:
 
 
 def _llvmlite_cases() -> Iterator[Case]:
-    """Return what llvmlite writes: it parses text with the LLVM inside of it."""
+    """Return the cases written by llvmlite, which parses text with its own LLVM."""
     release = binding.llvm_version_info[0]
     for target, names in (
         ("nvptx", {"kernel_annotation", "maxntid", "barrier_new", "special_registers", "math"}),
@@ -228,7 +228,7 @@ def _case(
 
 
 def make_module(case: Case, release: int, folder: Path) -> Module:
-    """Return a case as a release writes it: made once in a folder, also where several threads want it."""
+    """Return a case as a release writes it, made once per directory, also by concurrent threads."""
     module = Module(case, release, folder)
     final = folder / module.name
     if not final.exists():
@@ -236,7 +236,7 @@ def make_module(case: Case, release: int, folder: Path) -> Module:
             made = Path(own) / "made"
             made.mkdir()
             _write_forms(case, release, made)
-            # All at once or not at all: kernels of OpenMP are named by the inode of their source.
+            # One rename publishes all files; OpenMP kernels are named by the inode of their source.
             with suppress(OSError):
                 made.rename(final)
     return module
@@ -268,7 +268,7 @@ def _write_forms(case: Case, release: int, folder: Path) -> None:
 
 
 def _write_package(release: int, folder: Path) -> None:
-    """Write the device code of a HIP source as an object, in the container that wrappers read."""
+    """Write the device code of a HIP source as an object in an offload binary."""
     clang, target = (
         tool(release, "clang"),
         ("--target=amdgcn-amd-amdhsa", "-mcpu=gfx90a", "-nogpulib"),
@@ -280,12 +280,12 @@ def _write_package(release: int, folder: Path) -> None:
 
 
 def _lower(case: Case, release: int, folder: Path) -> str:
-    """Return the LLVM IR of a program, as mlir-translate alone writes it: without a data layout."""
+    """Return the LLVM IR of a program as mlir-translate writes it, without a data layout."""
     if case.target == "program":
         return _translated(release, folder, _opted(release, folder, _HOST_PASSES, case.text))
     passes = _GPU_PASSES.format(dialect=_GPU_TARGETS[case.target])
     text = _opted(release, folder, f"gpu.module({passes}),{_AFTER}", case.text)
-    # mlir-translate passes over a gpu.module.
+    # mlir-translate ignores a gpu.module.
     attributes = f'module attributes {{llvm.target_triple = "{case.triple}"}} {{'
     text = re.sub(r"^module .*\{\n((?:.*\n)*?)  gpu\.module .*\{\n", rf"{attributes}\n\1", text)
     return _translated(release, folder, text.rstrip().removesuffix("}"))
@@ -301,7 +301,7 @@ def _translated(release: int, folder: Path, text: str) -> str:
 
 
 def _complete(case: Case, release: int) -> str:
-    """Return the text with the triple, and the layout that clang of that release gives it."""
+    """Return the text with the triple, and with the data layout that clang of the release uses for it."""
     layout = _layout(release, case.triple)
     return f'target datalayout = "{layout}"\ntarget triple = "{case.triple}"\n{case.text}'
 

@@ -1,4 +1,4 @@
-"""The figures of the matrix: how often the checker is right, and the tables of the document."""
+"""Evaluate the matrix: how often the checker is right, and the tables of the documentation."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _MEANINGS = {
 
 
 class Standing(StrEnum):
-    """How the checker does on a pair."""
+    """The result of the checker for a pair of module and consumer."""
 
     RIGHT = "right"
     CAUGHT = "caught"
-    # Refused aloud by the consumer's own reader, which is asked in such cases.
+    # The consumer's own reader reports an error, and the checker runs it in such cases.
     READER = "left to the reader"
     MISSED = "missed"
     FALSE_ALARM = "false alarm"
 
 
 def standing(cell: Cell) -> Standing | None:
-    """Return how the checker does on a pair; None where there is no verdict."""
+    """Return the result of the checker for a pair; None if there is no verdict."""
     if cell.outcome is None:
         return None
     if cell.outcome in _RIGHT:
@@ -59,7 +59,7 @@ def render_figures(rows: Sequence[Row]) -> str:
     parts = {
         "Results of the checker": _render_standings,
         "Missed pairs and false alarms": _render_exceptions,
-        "Pairs that the reader takes rightly": _render_majors,
+        "Correctly read pairs": _render_majors,
         "Rules": _render_rules,
     }
     return "\n\n".join(f"### {title}\n\n{part(rows)}" for title, part in parts.items())
@@ -75,11 +75,11 @@ def _render_standings(rows: Sequence[Row]) -> str:
     }
     lines = [(meaning, *numbers[outcome]) for outcome, meaning in _MEANINGS.items()]
     sums = map(sum, zip(*numbers.values(), strict=True))
-    return _table(("what the tools do", "pairs", *kinds), [*lines, ("all", *sums)])
+    return _table(("result of the tools", "pairs", *kinds), [*lines, ("all", *sums)])
 
 
 def _render_exceptions(rows: Sequence[Row]) -> str:
-    """Return each module that is missed or flagged without need."""
+    """Return the list of modules that are missed or false alarms."""
     found: dict[tuple[str, str, str, int], list[str]] = {}
     for row, cell in _pairs(rows):
         how = standing(cell)
@@ -94,7 +94,7 @@ def _render_exceptions(rows: Sequence[Row]) -> str:
 
 
 def _render_majors(rows: Sequence[Row]) -> str:
-    """Return who reads whose modules: accepted and right, of all."""
+    """Return the table of accepted and correct modules, by producer and consumer."""
     makers = sorted({(row.module.partition("-")[0], row.producer) for row in rows})
     lines = []
     for maker, producer in makers:

@@ -1,4 +1,4 @@
-"""What a back end made of a module, as far as a kernel's user would notice a difference."""
+"""The properties of a back end's output for a module that a user of a kernel could notice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VARIABLE = re.compile(
     re.MULTILINE,
 )
 _EXTERN = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$.]+)")
-# What must not change its number, and what may for the sake of speed.
+# Operations whose number must not change, and those that an optimizer may change.
 _PTX_FIXED = {
     "barrier": r"\b(?:bar|barrier)\.",
     "shuffle": r"\bshfl\.",
@@ -42,22 +42,22 @@ _KERNEL_FACT = re.compile(
 )
 _ARGUMENT = re.compile(r"\.size:\s*(\d+)\s+\.value_kind:\s+(?!hidden_)(\w+)")
 _HIDDEN = re.compile(r"\.offset:\s*(\d+)\s+\.size:\s*\d+\s+\.value_kind:\s+hidden_(\w+)")
-# A place that a release leaves empty because no kernel reads it.
+# An offset that a release leaves empty because no kernel reads it.
 _NO_ARGUMENT = "none"
 _GCN_CALLED = re.compile(r"\b([\w.$]+)@(?:gotpcrel32|rel32)@lo")
 _CODE_OBJECT = re.compile(r"\.amdhsa_code_object_version (\d+)")
 _METADATA_VERSION = re.compile(r"amdhsa\.version:\s+- 1\s+- (\d)")
 _LABEL = re.compile(r"^([A-Za-z_$][\w.$]*):", re.MULTILINE)
 _ELF_DATA = re.compile(r"^\s+\.(quad|xword|long|word|byte|asciz|ascii|zero)\s+(.*)", re.MULTILINE)
-# The metadata of AMDGPU tells a version of its own; from 5 on the directive tells more.
+# Code object versions by metadata version; from 5 on the directive is used.
 _METADATA_VERSIONS = {"0": "3", "1": "4", "2": "5"}
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What must stay (`fixed`), and what an optimiser may change (`free`).
+    """Properties that must not change (`fixed`), and those that an optimizer may change (`free`).
 
-    Of AMD code objects besides the version, and what is at which offset of the `hidden` arguments of a kernel.
+    For AMD code objects also the version, and the `hidden` kernel arguments by offset.
     """
 
     fixed: Counter[str]
@@ -66,16 +66,16 @@ class Fingerprint:
     hidden: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
     def lost(self, other: Fingerprint) -> list[str]:
-        """Return what of this one the other lacks."""
+        """Return the properties that the other one lacks."""
         return sorted((self.fixed - other.fixed).elements())
 
     def changed(self, other: Fingerprint) -> list[str]:
-        """Return what the other has more, and what may change and did."""
+        """Return the properties that only the other one has, and the free ones that differ."""
         free = (self.free - other.free) + (other.free - self.free)
         return sorted((other.fixed - self.fixed + free).elements())
 
     def hidden_conflict(self, other: Fingerprint) -> str:
-        """Return where the two have different hidden arguments; empty if nowhere."""
+        """Return a difference of hidden arguments; empty if there is none."""
         for (kernel, offset), name in self.hidden.items():
             found = other.hidden.get((kernel, offset), name)
             if found != name and _NO_ARGUMENT not in {found, name}:
@@ -114,7 +114,7 @@ def _of_ptx(text: str) -> Fingerprint:
 
 
 def _extent(value: str) -> str:
-    """Return the sizes without those that are 1 where they are left out."""
+    """Return the sizes without trailing ones, which may be omitted."""
     sizes = [int(size) for size in value.split(",") if size.strip()]
     while len(sizes) > 1 and sizes[-1] == 1:
         sizes.pop()

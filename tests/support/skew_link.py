@@ -1,4 +1,4 @@
-"""What becomes of an object with device images that the clang of another release links."""
+"""Link an object with device images with the clang of another release."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from support.bitcode_corpus import tool
 from support.skew_corpus import SOURCES, Module
 from support.tool_call import call, first_error
 
-# Only these are packaged with a runtime of their own; older wrappers register with the one of 19.
+# libomptarget is packaged for these releases; older wrappers register with that of 19.
 _RUNTIMES = {15: 19, 16: 19, 19: 19, 22: 22}
 _LIBRARIES = Path("/usr/lib/llvm-19/lib")
 
 
 def link(module: Module, consumer: int, output: Path) -> str:
-    """Link; return the words with which that is refused, empty where it is not."""
+    """Link; return the error message, empty if the link succeeds."""
     options = _hip(module) if module.case.target == "linked-hip" else _openmp(module, consumer)
     command = (tool(consumer, "clang++"), *options, "-w", "-nogpulib", "-o", str(output))
     done = call(*command, str(module.form("o")))
@@ -29,7 +29,7 @@ def _hip(module: Module) -> tuple[str, ...]:
 def _openmp(module: Module, consumer: int) -> tuple[str, ...]:
     runtime = _RUNTIMES[consumer]
     return (
-        # GNU ld reads the symbols of libLLVM, which libomptarget needs, for half a second.
+        # GNU ld takes half a second to read the symbols of libLLVM, which libomptarget needs.
         *("-fopenmp", "-fopenmp-targets=x86_64-pc-linux-gnu", "-fuse-ld=lld"),
         *(f"-L{_runtime(module.folder, runtime)}", f"-L{_LIBRARIES}"),
         f"-Wl,-rpath,/usr/lib/llvm-{runtime}/lib:{_LIBRARIES}",
@@ -38,7 +38,7 @@ def _openmp(module: Module, consumer: int) -> tuple[str, ...]:
 
 @cache
 def _runtime(folder: Path, release: int) -> Path:
-    """Return a folder where the linker finds that release's libomptarget by its plain name."""
+    """Return a directory in which the linker finds that release's libomptarget by its plain name."""
     own = folder / f"runtime-{release}"
     own.mkdir(exist_ok=True)
     library = next(Path(f"/usr/lib/llvm-{release}/lib").glob("libomptarget.so.*"))

@@ -1,4 +1,4 @@
-"""The matrix: each module and consumer, what the real tools say and what our checker says."""
+"""The matrix: for each module and consumer, the outcome of the real tools and of our checker."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _HEAD = ("module", "target", "producer", "form", *map(str, RELEASES))
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One pair: `outcome` is None where the producer's own tools can do nothing with the module.
+    """One pair: `outcome` is None if the producer's own tools cannot process the module.
 
-    `rules` are those of the errors that the checker finds; `evidence` is not kept in the table.
+    `rules` are those of the errors that the checker finds; `evidence` is not written to the table.
     """
 
     consumer: int
@@ -31,13 +31,13 @@ class Cell:
     evidence: str = ""
 
     def __str__(self) -> str:
-        """Return it as the table has it."""
+        """Return its text in the table."""
         return "+".join(((self.outcome or "none").replace(" ", "_"), *self.rules))
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One file: what all consumers make of it."""
+    """One file, with its cells for all consumers."""
 
     module: str
     target: str
@@ -47,7 +47,7 @@ class Row:
 
 
 def measure(module: Module) -> Iterator[Row]:
-    """Ask the real tools and the checker."""
+    """Run the real tools and the checker."""
     for form in module.case.forms:
         cells = tuple(_measure_cell(module, form, consumer) for consumer in RELEASES)
         yield Row(module.case.name, module.case.target, module.release, form, cells)
@@ -60,7 +60,7 @@ def _measure_cell(module: Module, form: str, consumer: int) -> Cell:
 
 
 def recheck(module: Module, rows: Iterable[Row]) -> Iterator[Row]:
-    """Ask only the checker again about the rows of a module."""
+    """Run only the checker again on the rows of a module."""
     for row in rows:
         if (row.module, row.producer) == (module.case.name, module.release):
             cells = (
@@ -109,7 +109,7 @@ def sort_rows(rows: Sequence[Row], cases: Iterable[Case]) -> list[Row]:
 
 
 def quick_part(rows: Sequence[Row]) -> list[tuple[str, int]]:
-    """Return few modules, with their producers, that have every rule and every kind of result in them."""
+    """Return a few modules with their producers that cover every rule and every kind of result."""
     features: dict[tuple[str, int], set[tuple[object, ...]]] = {}
     for row in rows:
         features.setdefault((row.module, row.producer), set()).update(_features(row))

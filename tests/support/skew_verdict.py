@@ -1,4 +1,4 @@
-"""What the real tools of a release make of a module that another one wrote."""
+"""Run the real tools of a release on a module of another one, and judge the result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.tool_call import call, first_error
 
 _LOST_CONSTANT = re.compile(r"\b(?:undef|poison)\b")
 _CODE_OBJECT = re.compile(r'"amd\w+_code_object_version", i32 (\d+)00\b')
-# In text a call; bitcode has the name alone.
+# A call in textual IR; bitcode contains only the name.
 _READS_HIDDEN = re.compile(
     rb"call [^\n]*@llvm\.amdgcn\.implicitarg\.ptr\(|(?<!@)llvm\.amdgcn\.implicitarg\.ptr"
 )
@@ -31,23 +31,23 @@ _UNKNOWN_CPU = "is not a recognized processor"
 
 
 class Outcome(StrEnum):
-    """How a release takes a module, from what is right to what nothing tells."""
+    """The result of a release for a module of another one."""
 
     SAME = "same"
-    # Other instructions, as optimisers change them; another version of AMD's code object, of which nothing is read.
+    # The instructions differ as by optimization, or AMD's code object version, on which nothing depends.
     DIFFERS = "differs"
     OTHER_ABI = "other ABI"
-    # Refused: by the reader or the verifier, by the back end, by ptxas or the linker of the host.
+    # Rejected: by the reader or the verifier, by the back end, or by ptxas or the host linker.
     READER = "reader"
     BACK_END = "back end"
     LATER = "later"
-    # Accepted, and not what was written.
+    # Accepted, with another meaning.
     WRONG = "wrong"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome and what shows it."""
+    """An outcome and the evidence for it."""
 
     outcome: Outcome
     evidence: str = ""
@@ -55,7 +55,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """What a release made of a module: a fingerprint, or the words with which it was refused."""
+    """The output of a release for a module: a fingerprint, or an error message."""
 
     fingerprint: Fingerprint | None = None
     refused_by: Outcome | None = None
@@ -64,7 +64,7 @@ class _Product:
 
 
 def judge(module: Module, form: str, consumer: int, folder: Path) -> Verdict | None:
-    """Return the verdict on a pair; None where the producer itself can do nothing with its module."""
+    """Return the verdict on a pair; None if the producer itself cannot process its module."""
     expected = _baseline(module, folder)
     if expected.fingerprint is None and module.case.forms == OBJECT:
         return None
@@ -105,7 +105,7 @@ def _compare(
 def _judge_abi(
     module: Module, form: str, expected: Fingerprint, found: Fingerprint
 ) -> Verdict | None:
-    """Compare AMD's code objects: what a kernel reads of its hidden arguments, then the version."""
+    """Compare AMD code objects: the hidden arguments that a kernel reads, then the version."""
     conflict = _meant(module, form, expected).hidden_conflict(found)
     if conflict and _READS_HIDDEN.search(module.form(form).read_bytes()):
         return Verdict(Outcome.WRONG, conflict)
@@ -116,10 +116,10 @@ def _judge_abi(
 
 
 def _meant(module: Module, form: str, expected: Fingerprint) -> Fingerprint:
-    """Return the fingerprint of the version that a module is for.
+    """Return the fingerprint for the code object version of the module.
 
-    The producer's own back end may pass over the flag, the newest does not. Text without a flag is for the version of
-    whoever compiles it.
+    The producer's own back end may ignore the flag, but the newest one does not. Text without a flag has the
+    version of the release that compiles it.
     """
     if module.case.target != "amdgpu":
         return expected
@@ -165,7 +165,7 @@ def _run_program(module: Module, path: Path, consumer: int, output: Path) -> _Pr
 def _link_program(module: Module, consumer: int, output: Path) -> _Product:
     message = link(module, consumer, output)
     if message:
-        # Device code in bitcode goes through the reader of the wrapper.
+        # The wrapper reads device code in bitcode.
         by_reader = re.search(r"Invalid|Unknown attribute", message)
         return _Product(refused_by=Outcome.READER if by_reader else Outcome.LATER, message=message)
     return _run(output)
@@ -182,7 +182,7 @@ def _run(program: Path) -> _Product:
 
 
 def _refusal(path: Path, consumer: int, done: CompletedProcess[str]) -> _Product:
-    """Return who refused: the reader does so by itself as well."""
+    """Return which stage rejected the module; the reader is run separately."""
     read = _read(path, consumer)
     if read:
         return _Product(refused_by=Outcome.READER, message=read)
@@ -191,7 +191,7 @@ def _refusal(path: Path, consumer: int, done: CompletedProcess[str]) -> _Product
 
 
 def _judge_reading(module: Module, form: str, consumer: int) -> Verdict | None:
-    """Return the verdict of the reader alone."""
+    """Return the verdict of the reader only."""
     message = _read(module.form(form), consumer)
     if message:
         return Verdict(Outcome.READER, message)
@@ -202,17 +202,17 @@ def _judge_reading(module: Module, form: str, consumer: int) -> Verdict | None:
 
 
 def _read(path: Path, consumer: int) -> str:
-    """Return with what words the reader or the verifier refuses; empty where it does not."""
+    """Return the error message of the reader or the verifier; empty if they accept the module."""
     options = ("-passes=verify", "-disable-output", str(path))
     done = call(tool(consumer, "opt"), *options)
     return first_error(done.stderr) if done.returncode != 0 else ""
 
 
 def _read_constants(module: Module, form: str, consumer: int) -> tuple[str, str]:
-    """Say with what words the reader refuses bitcode, and how many constants became undefined.
+    """Return the error message of the reader for bitcode, and a message about constants that became undefined.
 
-    That a program still runs with these would be luck. (`clang -x ir` passes over summaries for link-time
-    optimisation, which all other tools read.)
+    A program may still run with undefined constants by chance. `clang -x ir` ignores summaries for link-time
+    optimization, which all other tools read.
     """
     if form != "bc" or consumer >= module.release:
         return "", ""
@@ -226,7 +226,7 @@ def _read_constants(module: Module, form: str, consumer: int) -> tuple[str, str]
 
 
 def _other_runtime(module: Module, consumer: int) -> list[str]:
-    """Return what OpenMP code hands to its library otherwise than the consumer's own, whose library it meets."""
+    """Return the calls of the OpenMP library whose types differ from those of the consumer's own code."""
     if module.case.forms == OBJECT or not module.case.maker.startswith("clang-openmp"):
         return []
     own = make_module(module.case, consumer, module.folder)
@@ -239,7 +239,7 @@ def _other_runtime(module: Module, consumer: int) -> list[str]:
 
 
 def _runtime_types(text: str) -> dict[str, str]:
-    """Return the types of structures and, without their attributes, of parameters of OpenMP's library."""
+    """Return the types of the OpenMP library: structures, and parameters without attributes."""
     calls = {
         name: " ".join(word.split()[0] for word in parameters.split(",") if word)
         for name, parameters in _RUNTIME_CALL.findall(text)
@@ -256,7 +256,7 @@ def _without_names(text: str) -> str:
 
 
 def _ptxas(ptx: str, arch: str) -> str:
-    """Return with what words ptxas refuses; empty where it does not."""
+    """Return the error message of ptxas; empty if it succeeds."""
     command = (
         str(cuda_root() / "bin/ptxas"),
         f"-arch={arch}",

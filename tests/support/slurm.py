@@ -1,4 +1,4 @@
-"""A SLURM cluster of one node on the loopback interface, for whoever starts it: root or not."""
+"""A SLURM cluster of one node on the loopback interface, for root and other users."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from support.loopback import attempts, free_port, running
 
 _PLACES = f"{os.environ['PATH']}:/usr/sbin"
-# All steps of a small build find a place at once, of jobs of a gigabyte only one.
+# All steps of a small build can run at once, but only one job with a gigabyte.
 _CONFIGURATION = """\
 ClusterName=loopback
 SlurmctldHost={host}(127.0.0.1)
@@ -38,7 +38,7 @@ MpiDefault=none
 NodeName={host} NodeAddr=127.0.0.1 CPUs=16 RealMemory=1800
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
-# Nothing of it is used; but slurmd loads the plugin, and by default looks for what is mounted.
+# slurmd loads the plugin, though nothing uses it; the default one requires mounted cgroups.
 _CGROUPS = "CgroupPlugin=cgroup/v1\n"
 
 
@@ -77,7 +77,7 @@ def _munged(place: Path) -> tuple[str | Path, ...]:
     key.write_bytes(os.urandom(128))
     key.chmod(0o600)
     files = [f"--{name}-file={place}/munge.{name}" for name in ("key", "pid", "log", "seed")]
-    # --force: the directory of the socket may be one that others cannot enter.
+    # --force: the directory of the socket may not be accessible for other users.
     return (
         *(_program("munged"), "--foreground", "--force", "--num-threads=1"),
         *(f"--socket={place}/munge.socket", *files),
@@ -85,7 +85,7 @@ def _munged(place: Path) -> tuple[str | Path, ...]:
 
 
 def _states(environment: dict[str, str]) -> str:
-    """Return the states of the nodes, nothing where the controller does not answer yet."""
+    """Return the states of the nodes; empty if the controller does not respond yet."""
     return subprocess.run(
         ["sinfo", "-h", "-o", "%t"],
         env={**os.environ, **environment},

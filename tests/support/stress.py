@@ -1,4 +1,4 @@
-"""How often the tests repeat what luck could hide: a few times, and many times in `make stress`."""
+"""The number of repetitions of randomized tests: few by default, many with `make stress`."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ FACTOR = int(os.environ.get("MLIR_OFFLOAD_STRESS", "1"))
 
 
 def rounds(few: int) -> range:
-    """Return the numbers of the rounds, from which a test makes its seeds."""
+    """Return the numbers of the rounds, from which a test derives its seeds."""
     return range(few * FACTOR)

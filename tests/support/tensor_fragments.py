@@ -1,6 +1,6 @@
-"""Matrix fragments of mma.sync as the PTX ISA documents them, number formats, and plain products.
+"""Matrix fragments of mma.sync according to the PTX ISA, number formats, and reference products.
 
-Every layout is written as in the section on its shape: where element `i` of lane `t + 4 g` is.
+Every layout follows the section on its shape: the position of element `i` of lane `t + 4 g`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ BITS = {
 
 @dataclass(frozen=True, slots=True)
 class Mma:
-    """A form of mma.sync: how LLVM names it, its shape, elements of a, b, c and d, and the layouts.
+    """A variant of mma.sync: its name in LLVM, its shape, the elements of a, b, c and d, and the layouts.
 
-    `groups` products are computed by as many groups of lanes.
+    `groups` groups of lanes compute a product each.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Mma:
 
 
 def accumulator(g: int, t: int, i: int) -> Place:
-    """Return where element `i` of c and d is, for 8 columns."""
+    """Return the position of element `i` of c and d, for 8 columns."""
     return (g + 8 * (i // 2), 2 * t + i % 2)
 
 
-# The rows of a by the number of registers: those of the upper half come second, fourth, and so on.
+# If a has several registers, the second, fourth, ... contain rows 8 to 15.
 _LAYOUTS: dict[str, tuple[Layout, Layout]] = {
     "m8n8k4.f64": (lambda g, t, _: (g, t), lambda g, t, _: (t, g)),
     "m16n8k4.f64": (lambda g, t, i: (g + 8 * i, t), lambda g, t, _: (t, g)),
@@ -131,7 +131,7 @@ def _form(name: str, layout: str, elements: tuple[str, str, str, str]) -> Mma:
 
 
 def _quartered_forms() -> Iterator[Mma]:
-    """Yield mma.m8n8k4 of f16: lanes 4 q to 4 q + 3 and 16 more each compute product q."""
+    """Yield mma.m8n8k4 of f16: lanes 4 q to 4 q + 3, and the same plus 16, compute product q."""
     for a in ("row", "col"):
         for b in ("row", "col"):
             for d, c in (("f16", "f16"), ("f32", "f16"), ("f32", "f32")):
@@ -155,7 +155,7 @@ FORMS = (*_forms(), *_quartered_forms())
 
 
 def places(form: Mma, operand: int, lane: int) -> Iterator[tuple[int, Place]]:
-    """Return the product and the place of each element that a lane holds of a, b, c or d (0 to 3)."""
+    """Return the product and the position of each element of a, b, c or d (0 to 3) in a lane."""
     element = form.elements[operand]
     m, n, k = form.shape
     size = (m * k, k * n, m * n, m * n)[operand]
@@ -176,13 +176,13 @@ def places(form: Mma, operand: int, lane: int) -> Iterator[tuple[int, Place]]:
 
 
 def matrix_place(lane: int, i: int, *, is_transposed: bool) -> Place:
-    """Return the row and column, in memory, of element `i` that ldmatrix gives a lane of a matrix."""
+    """Return the row and column, in memory, of element `i` that ldmatrix loads into a lane."""
     row, column = lane // 4, lane % 4 * 2 + i
     return (column, row) if is_transposed else (row, column)
 
 
 def encoded(value: float, element: str) -> int:
-    """Return the bits of a number that the format has."""
+    """Return the bits of a number in the format."""
     if element in {"e4m3", "e5m2"}:
         return _FLOATS8[element][value]
     if element == "f16":
@@ -196,7 +196,7 @@ def encoded(value: float, element: str) -> int:
 
 
 def decoded(bits: int, element: str) -> float:
-    """Return the number, of a format that sums have."""
+    """Return the number of the bits, in a format of sums."""
     format_ = {"f16": "<e", "f32": "<f", "f64": "<d", "s32": "<i"}[element]
     number: float = struct.unpack(format_, bits.to_bytes(BITS[element] // 8, "little"))[0]
     return number
@@ -217,7 +217,7 @@ _FLOATS8 = {"e4m3": _floats8(4, 3), "e5m2": _floats8(5, 2)}
 
 
 def random_matrix(rows: int, columns: int, element: str, rng: random.Random) -> Matrix:
-    """Return numbers that are small enough for exact sums."""
+    """Return a matrix of numbers that are small enough for exact sums."""
     low, high = {"b1": (0, 1), "u8": (0, 255), "u4": (0, 15), "s8": (-128, 127), "s4": (-8, 7)}.get(
         element, (-4, 4)
     )
@@ -225,7 +225,7 @@ def random_matrix(rows: int, columns: int, element: str, rng: random.Random) -> 
 
 
 def product(a: Matrix, b: Matrix, c: Matrix, *, counts_differences: bool = False) -> Matrix:
-    """Return a b + c; bits that differ are counted if asked for."""
+    """Return a b + c; with `counts_differences`, the sum of differences (of bits) in place of products."""
     columns = list(zip(*b, strict=True))
     return [
         [
@@ -251,7 +251,7 @@ def packed(form: Mma, operand: int, lane: int, matrices: list[Matrix]) -> bytes:
 
 
 def unpacked(form: Mma, lane: int, registers: bytes, matrices: list[Matrix]) -> None:
-    """Put the elements of d that a lane got into the matrices."""
+    """Store the elements of d in a lane's registers into the matrices."""
     element = form.elements[3]
     size = BITS[element] // 8
     for i, (group, (row, column)) in enumerate(places(form, 3, lane)):

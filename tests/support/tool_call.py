@@ -9,7 +9,7 @@ _TIMEOUT_SECONDS = 600
 
 
 def call(*argv: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Return what a tool did and wrote."""
+    """Run a tool and return its result and output."""
     return subprocess.run(
         argv,
         input=stdin,
@@ -23,7 +23,7 @@ def call(*argv: str, stdin: str | None = None) -> subprocess.CompletedProcess[st
 
 
 def first_error(text: str) -> str:
-    """Return the line that tells why a tool failed, without the names of folders."""
+    """Return the line with the reason of a tool's failure, without names of directories."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     found = [line for line in lines if re.search(r"error|fatal|Cannot|UNREACHABLE", line)]
     return re.sub(r"\S*/", "", (found or lines or ["crash"])[0])[:120]

@@ -1,4 +1,4 @@
-"""A build of LLVM that no table knows: scripts that report 24.0.0git around the real tools of a release."""
+"""An LLVM build that no table knows: scripts that report 24.0.0git around the real tools of a release."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if [ "$*" = --version ]; then
   exit
 fi
 """
-# What a program prints, changed on its way; its exit status stays.
+# Edits the output of a program and keeps its exit status.
 _CHANGED = """\
 printed=$({real} "$@" 2>&1)
 status=$?
@@ -30,9 +30,9 @@ exit $status
 def make_trunk(
     prefix: Path, changes: Mapping[str, str] | None = None, version: str = VERSION
 ) -> Path:
-    """Return a prefix with every program of LLVM 22; `changes` are scripts of sed for what one prints.
+    """Return a prefix with every program of LLVM 22; `changes` are sed scripts for the output of one.
 
-    A change that begins with `!` is a shell line that takes the place of the program.
+    A change that begins with `!` is a shell command that replaces the program.
     """
     folder = prefix / "bin"
     folder.mkdir(parents=True)
@@ -55,7 +55,7 @@ def make_trunk(
 
 
 def toolchain_in(prefix: Path) -> LlvmToolchain:
-    """Return the release in a prefix, asked for its version."""
+    """Return the release in a prefix, according to its `--version`."""
     installation = inspect_llvm(prefix / "bin")
     assert installation is not None
     found = probe_llvm(ProcessRunner(), installation)

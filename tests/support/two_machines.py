@@ -1,4 +1,4 @@
-"""Two installations that cannot see each other: one has MLIR and no clang, the other the reverse."""
+"""Two installations that do not share files: one has MLIR and no clang, the other the reverse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINKING = ("clang", "clang++", "ld.lld", "clang-linker-wrapper", "clang-nvlink-
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A directory that represents a machine: some programs of one LLVM release, and nothing else."""
+    """A directory that represents a host with some programs of one LLVM release."""
 
     root: Path
     compiler: Sequence[str]
@@ -26,11 +26,11 @@ class Machine:
 
     @property
     def home(self) -> Path:
-        """Return the directory that its user works in."""
+        """Return its user's working directory."""
         return self.root / "home"
 
     def environment(self, **variables: str) -> dict[str, str]:
-        """Return its whole environment: nothing of ours but how Python starts the compiler."""
+        """Return its complete environment: PATH, HOME, TMPDIR, and the Python variables of this process."""
         path = os.pathsep.join((str(self.llvm / "bin"), "/usr/bin", "/bin"))
         places = {"PATH": path, "HOME": str(self.home), "TMPDIR": str(self.root / "tmp")}
         python = {key: value for key, value in os.environ.items() if key.startswith("PYTHON")}
@@ -39,7 +39,7 @@ class Machine:
     def run(
         self, *argv: str, status: int = 0, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program there and hold its exit status against what is expected."""
+        """Run a program on this host and check its exit status."""
         environment = self.environment(**variables)
         done = subprocess.run(
             argv, cwd=self.home, env=environment, capture_output=True, text=True, check=False
@@ -50,20 +50,20 @@ class Machine:
     def mlir_offload(
         self, subcommand: str, *words: str, status: int = 0, cuda_path: str = "no-cuda"
     ) -> subprocess.CompletedProcess[str]:
-        """Run a subcommand of the compiler with what this machine has."""
+        """Run a subcommand of the compiler with the tools of this host."""
         tools = (f"--llvm={self.llvm}", *((f"--cuda-path={cuda_path}",) if cuda_path else ()))
         return self.run(*self.compiler, subcommand, *tools, *words, status=status)
 
 
 def lowering_machine(root: Path, major: int, compiler: Sequence[str]) -> Machine:
-    """Return a machine with mlir-opt and mlir-translate of a release."""
+    """Return a host with mlir-opt and mlir-translate of a release."""
     return _machine(Machine(root, compiler), major, _LOWERING)
 
 
 def linking_machine(
     root: Path, major: int, compiler: Sequence[str], *, without: tuple[str, ...] = ()
 ) -> Machine:
-    """Return a machine with clang, the linker wrapper and lld of a release."""
+    """Return a host with clang, the linker wrapper and lld of a release."""
     programs = tuple(name for name in _LINKING if name not in without)
     return _machine(Machine(root, compiler), major, programs)
 

@@ -1,7 +1,7 @@
-"""The compiler in forks of one process that has loaded its modules, as the workers of a build are.
+"""Run the compiler in forks of one process that has loaded its modules, like the workers of a build.
 
-Most of what a call costs is Python's start. A call here begins where `python -m mlir_offload.driver`
-comes after that: with nothing but modules loaded, and their regular expressions compiled.
+Starting Python takes most of the time of an invocation. A fork begins in the state that
+`python -m mlir_offload.driver` reaches after that: with modules loaded and regular expressions compiled.
 
 usage: python warm_driver.py SOCKET
 """
@@ -32,9 +32,9 @@ _CLIENT = Path(__file__).with_name("warm_client.c")
 _CLANG = "/usr/lib/llvm-22/bin/clang"
 _HEAD, _NUMBER = struct.Struct("=IIII"), struct.Struct("=i")
 _HANDED = 4
-# gRPC does not survive a fork, and need not be installed.
+# gRPC does not work after a fork, and may not be installed.
 _ALONE = "mlir_offload.driver.remote"
-# What our modules import in functions.
+# Modules that our code imports in functions.
 _LIBRARIES = (
     "click",
     "llvmlite.binding",
@@ -48,9 +48,9 @@ _LIBRARIES = (
 
 @contextlib.contextmanager
 def warm_driver(fresh: Sequence[str], **variables: str) -> Iterator[list[str]]:
-    """Yield the command of a compiler that starts soon; `fresh` is the one that starts Python.
+    """Yield the command of a compiler that starts fast; `fresh` is the one that starts Python.
 
-    Variables that Python reads when it starts must be those of the calls.
+    `variables` must include variables that Python reads at its start, with the values of later invocations.
     """
     if not Path(_CLANG).exists():
         yield [*fresh]
@@ -91,7 +91,7 @@ def _serve(path: str) -> None:
 
 
 class _Server:
-    """Forks for each connection, and answers with how the fork ended."""
+    """Forks for each connection, and sends the status of the fork."""
 
     def __init__(self, listener: socket.socket, selector: selectors.BaseSelector) -> None:
         self._listener = listener
@@ -119,7 +119,7 @@ class _Server:
     def _start(self, connection: socket.socket) -> None:
         head, handed, *_ = socket.recv_fds(connection, _HEAD.size, _HANDED)
         if not head:
-            # The client starts Python itself.
+            # Without a request, the client starts Python itself.
             connection.close()
             return
         size, count, mask, group = _HEAD.unpack(head)
@@ -158,7 +158,7 @@ class _Server:
                 connection.close()
 
     def _abandon(self, pid: int) -> None:
-        """Do to the driver what was done to its client: it was killed."""
+        """Kill the driver, because its client was killed."""
         if pid in self._calls:
             os.kill(pid, signal.SIGKILL)
             self._selector.unregister(self._calls[pid])

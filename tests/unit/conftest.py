@@ -1,4 +1,4 @@
-"""What several files of these tests use."""
+"""Fixtures of the unit tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of AMD GPUs and their device libraries, and the IR that is made for them."""
+"""AMD processors, their device libraries, and the LLVM IR generated for them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_code_with_other_features_than_its_target_is_refused(
 def test_a_gpu_fits_one_of_the_target_ids_of_a_program_at_most() -> None:
     check_target_ids(["gfx90a:xnack+", "gfx90a:xnack-", "gfx1100", "gfx906", "gfx906"])
     for other in ("gfx90a", "gfx90a:sramecc+", "gfx90a:sramecc+:xnack+"):
-        with pytest.raises(UsageError, match="do not go into one program"):
+        with pytest.raises(UsageError, match="cannot be combined in one program"):
             check_target_ids(["gfx90a:xnack+", other])
 
 

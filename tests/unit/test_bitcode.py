@@ -316,5 +316,5 @@ def number_is_kept(release: int, line: str) -> bool:
     """Return whether the release has the number; what it does not know it prints as one."""
     since = {21: 19, 104: 19, 105: 19}
     number = int(line.split()[2])
-    # Interrupt handlers must have parameters.
+    # Number 83, an interrupt handler, requires parameters.
     return since.get(number, 0) <= release and number != 83

@@ -1,4 +1,4 @@
-"""What our reader of bitcode finds, against what the tools of each release print of the same file."""
+"""Compare our bitcode reader with the tools of each LLVM release on the same files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_library_of_another_release_is_read_as_llvm_prints_it(path: str) -> No
     module = read_bitcode(view_of(Path(path)))
     text = read_text(disassemble(22, Path(path)))
     assert identity_differences(module, text) == []
-    # Intrinsics and attributes of an old release are replaced while LLVM reads.
+    # LLVM upgrades intrinsics and attributes of an old release when it reads them.
     ours = {one.name: one for one in module.functions if one.name and not one.is_intrinsic}
     theirs = {name: one for name, one in text.functions.items() if not name.startswith("llvm.")}
     assert ours.keys() == theirs.keys()
@@ -83,7 +83,7 @@ def differences(path: Path, release: int) -> list[str]:
 def identity_differences(module: BitcodeModule, text: TextModule) -> list[str]:
     pairs = {
         "triple": (module.triple, text.triple),
-        # LLVM 3.8 writes none.
+        # LLVM 3.8 does not write the source file.
         "source file": (module.source_file or text.source_file, text.source_file),
     }
     return [
@@ -161,7 +161,7 @@ def reference_differences(module: BitcodeModule, text: TextModule) -> list[str]:
 
 
 def _disagreements(ours: Mapping[str, object], theirs: Mapping[str, object]) -> list[str]:
-    # What has no name is numbered in text.
+    # Unnamed values have numbers in textual IR.
     return [
         f"{name}: {ours.get(name)} / {theirs.get(name)}"
         for name in sorted(ours.keys() | theirs.keys())

@@ -1,4 +1,4 @@
-"""Bitcode that no writer makes: an error that names the place, in bounded time and memory."""
+"""Malformed bitcode: the reader reports an error with a location, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ attributes #0 = { "target-cpu"="sm_80" "nvvm.maxntid"="32,2" "nvvm.minctasm"="2"
 !2 = !{i32 1, !"wchar_size", i32 4}
 !3 = !{i32 8, i32 4, i32 2}
 """
-# What is promised: the memory that reading takes, as a multiple of the size of the file.
+# The documented bound for the memory of the reader, as a multiple of the file size.
 MULTIPLE = 64
 
 
@@ -85,7 +85,7 @@ def read_everything(data: bytes) -> None:
 def test_a_module_that_ends_early_is_refused_at_each_byte() -> None:
     data = device_module()
     step = 9
-    # A cut at the end of all blocks but the string table leaves names missing.
+    # If only the string table is cut off, names are missing.
     refused = survives(read_everything, truncations(data, step=step))
     assert refused == len(range(0, len(data), step))
 
@@ -253,7 +253,7 @@ def test_blocks_within_blocks_without_end_are_refused() -> None:
     writer = BitWriter()
     writer.fixed(0xDEC04342, 32)
     width = 2
-    # Each block holds the next one, and an end of 32 bits.
+    # Each block contains the next one, and a 32-bit end marker.
     for level in range(depth):
         writer.fixed(1, width)
         writer.vbr(8 if level == 0 else 9, 8)
@@ -272,7 +272,7 @@ def repeated(write: Callable[[], object], count: int) -> None:
         write()
 
 
-# What takes the most memory for its bits: many small things.
+# Content that needs the most memory per bit: many small items.
 FILLS: dict[str, Callable[[BitWriter, int], object]] = {
     "functions": lambda w, n: repeated(lambda: w.record(8, [0, 1, 1, 0, 1, 0, 0]), n // 8),
     "variables": lambda w, n: repeated(lambda: w.record(7, [0, 1, 0, 2, 0, 0]), n // 8),

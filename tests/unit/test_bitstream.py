@@ -27,7 +27,7 @@ from mlir_offload.toolchain.errors import VerificationError
 BYTES = st.lists(st.integers(0, 255), max_size=300)
 WORDS = st.lists(st.one_of(st.integers(0, 70), st.integers(0, 2**64 - 1)), max_size=100)
 CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
-# Around the size of the pieces in which long arrays are decoded.
+# Lengths around the chunk size in which long arrays are decoded.
 LONG = [16383, 16384, 16385, 40000]
 
 
@@ -264,7 +264,7 @@ def test_operands_that_take_no_bits_may_not_outnumber_the_bits() -> None:
 
 
 def test_an_abbreviation_that_is_known_is_cut_by_the_end_of_its_block_too() -> None:
-    # Nine fields, more than are read at a time: the number 9 in 5 bits, then numbers of 8 bits behind a 1.
+    # Nine fields, more than are decoded at once: the number 9 in 5 bits, then 8-bit numbers after a 1.
     word, size = 9, 5
     for number in range(9):
         word |= (number << 1 | 1) << size

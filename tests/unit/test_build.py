@@ -1,4 +1,4 @@
-"""The decisions before a build, on a machine that has no CUDA."""
+"""The decisions before a build, on a host without CUDA."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ def test_a_text_bundle_that_ends_early_is_refused(end: int) -> None:
 
 
 def test_no_truncation_of_a_bundle_escapes_the_reader() -> None:
-    # Cut within a text bundle's first line, or within zeros, it is another kind of file or nothing.
+    # A text bundle cut within its first line, or data cut within zeros, is identified as another format.
     for data in (plain(), compressed(22), compressed(19, "zlib"), compressed(18)):
         assert survives(read_contents, truncations(data)) == len(data) - 1
     assert survives(read_contents, truncations(TEXT)) > len(TEXT) - 3
@@ -358,6 +358,8 @@ def test_a_release_without_compressed_bundles_gets_none(major: int) -> None:
 
 def test_sizes_beyond_the_header_are_refused() -> None:
     class Zeros:
+        content = None
+
         def read_at(self, _offset: int, size: int) -> bytes:
             return bytes(size)
 

@@ -1,4 +1,4 @@
-"""Copying a part of a file into another one."""
+"""Copy a part of a file to another one."""
 
 from __future__ import annotations
 

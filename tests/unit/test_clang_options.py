@@ -1,4 +1,4 @@
-"""Every option of clang is passed on, ours, ignored or rejected, and does what the table says."""
+"""Every clang option is passed on, handled, ignored or rejected, according to the table."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mlir_offload.toolchain.errors import UsageError
 
 CLANG = Path("/usr/lib/llvm-22/bin/clang")
 LABEL = re.compile(r"[-/][^\s<]+(?:<[^>]*(?:>|$)\S*)*(?: <[^>]*>(?:=<[^>]*>)?)*")
-# The command line acts on these before the compiler is called.
+# Options that the command line handles before the compiler runs.
 PRINTS = re.compile(
     r"--?print-|-f(no-)?(diagnostics-color|color-diagnostics)|-fno-crash-diagnostics"
 )
-# Values that mean something, for those of ours whose value is checked.
+# Valid values for options whose value is checked.
 VALUES = {
     "--cuda-include-ptx": "sm_90",
     "--target": "x86_64-linux-gnu",
@@ -28,9 +28,9 @@ VALUES = {
     "-fsanitize": "address",
     "-x": "c",
 }
-# A word that begins with a slash is a file here.
+# A word that begins with a slash is a file name on Linux.
 EVERY = [one for one in (*known_options(), *known_options("more")) if one.label[0] == "-"]
-# A test for each would cost more than what it does.
+# Groups, because one test per option would take longer than its work.
 GROUPS = [EVERY[start : start + 50] for start in range(0, len(EVERY), 50)]
 
 
@@ -79,7 +79,7 @@ def check_option(one: ClangOption) -> None:
         assert judge(one.label).reason in str(found), one
     else:
         assert isinstance(found, CompileOptions), (one, found)
-        # What another option is the beginning of takes it: `-Wa,x` is a `-W`.
+        # An option that begins with the name of another one is handled by that: `-Wa,x` by `-W`.
         if own_row(words[0]) is None and found.compiler_arguments != tuple(words):
             check_taken(found, words, one)
 
@@ -134,7 +134,7 @@ def test_no_word_that_clang_takes_is_unknown() -> None:
             found = outcome([f"{word}1" if word.endswith("=") else word, "1"])
             if str(found).startswith("unknown option") and not PRINTS.match(word):
                 unknown.append(word)
-    # These are for other systems, or values of GCC's.
+    # These are for other systems, or are GCC's.
     assert set(unknown) <= {"-startfiles", "-static-libgfortran", "-stdlib"}
 
 

@@ -1,4 +1,4 @@
-"""The LLVM that a project of CMake names by MLIR_DIR and LLVM_DIR."""
+"""The LLVM that a CMake project selects with MLIR_DIR and LLVM_DIR."""
 
 from __future__ import annotations
 

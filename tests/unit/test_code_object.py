@@ -53,7 +53,7 @@ __attribute__((reqd_work_group_size(64, 2, 1))) kernel void fixed(global int *p,
 kernel void calls(global int *p) { p[0] = other(p[1]); }
 """
 RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (15, 16, 19, 22)]
-# What each of the releases knows, in `llvm/BinaryFormat/ELF.h`.
+# The processors of each release, from `llvm/BinaryFormat/ELF.h`.
 KNOWN = {
     (15, 16, 19, 22): ("gfx803", "gfx906", "gfx908:xnack+", "gfx90a", "gfx90a:sramecc+:xnack-", "gfx1030", "gfx1100"),
     (15, 16, 19): ("gfx940",),
@@ -346,12 +346,12 @@ def parse(data: bytes) -> object:
         (metadata(reqd_workgroup_size=[1, 2, "3"]), r"\.reqd_workgroup_size.*not three numbers"),
         (msgpack.packb([]), "metadata at offset 0: it is not a map"),
         (msgpack.packb({"amdhsa.kernels": 1}), r"metadata amdhsa\.kernels.*not a list of maps"),
-        (metadata() + b"\0", "no MessagePack"),
-        (metadata()[:-1], "no MessagePack"),
-        (b"", "no MessagePack"),
-        (b"\xc1", "no MessagePack"),
-        (b"\x81\x90\x01", "no MessagePack"),
-        (b"\x81\xa1x\xd4\xff\x00", "no MessagePack"),
+        (metadata() + b"\0", "invalid MessagePack"),
+        (metadata()[:-1], "invalid MessagePack"),
+        (b"", "invalid MessagePack"),
+        (b"\xc1", "invalid MessagePack"),
+        (b"\x81\x90\x01", "invalid MessagePack"),
+        (b"\x81\xa1x\xd4\xff\x00", "invalid MessagePack"),
     ],
 )
 def test_metadata_of_another_type_is_refused_by_name(data: bytes, reason: str) -> None:
@@ -369,7 +369,7 @@ def test_metadata_bombs_take_no_more_than_they_hold() -> None:
         b"\xc6" + b"\xff" * 4,
         b"\xdb" + b"\xff" * 4,
     ):
-        with pytest.raises(VerificationError, match="no MessagePack"):
+        with pytest.raises(VerificationError, match="invalid MessagePack"):
             parse(bomb)
         assert peak_memory(parse, bomb) < 1 << 20
     empty_maps = b"\xdd" + struct.pack(">I", 500_000) + b"\x80" * 500_000

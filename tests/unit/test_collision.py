@@ -1,4 +1,4 @@
-"""Which objects are linked apart where kernels bear one name, and what becomes of them."""
+"""Objects with duplicate kernel names: which are linked separately, and how."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def test_kernels_of_one_name_and_kind_collide_where_they_are_yet_to_be_linked() 
     [
         ((link_input("a.o", "k"), link_input("b.o", "l")), []),
         ((link_input("a.o", "k"), link_input("b.o", "k"), link_input("c.o", "k")), [1, 2]),
-        # One object is finished for all of its kernels.
+        # An object is linked separately with all of its kernels.
         ((link_input("a.o", "k", "l"), link_input("b.o", "k"), link_input("c.o", "l")), [1, 2]),
         ((link_input("a.o", "k"), link_input("b.o", "k", "l"), link_input("c.o", "l")), [1]),
-        # An object stays rather than a member of a library, which may not be linked at all.
+        # An object remains in the common link in preference to a member of a library, which may not be linked.
         ((link_input("a.a", "k", member="k.o"), link_input("b.o", "k")), [0]),
-        # The objects of other compilers stay.
+        # Objects of other compilers remain in the common link.
         ((link_input("a.o", "k"), link_input("b.o", "k", is_own=False)), [0]),
         ((link_input("a.o", "_Z1kv", is_own=False), link_input("b.o", "_Z1kv", is_own=False)), []),
         ((link_input("a.o", "_Z1kv", is_own=False), link_input("b.o", "_Z1kv")), [1]),
@@ -101,7 +101,7 @@ def test_a_launch_from_elsewhere_must_mean_one_of_them(is_own: bool) -> None:  #
     inputs = (link_input("a.o", "k"), link_input("b.o", "k", is_own=is_own), caller)
     collisions = find_collisions([item.contents for item in inputs])
     if not is_own:
-        # The stub of CUDA C++ is strong: its file is meant.
+        # The stub of CUDA C++ is a strong symbol, so that the launch refers to its file.
         check_launches(collisions, inputs)
         return
     with pytest.raises(
@@ -159,7 +159,7 @@ def test_a_damaged_object_is_read_or_refused(
 ) -> None:
     assert survives(read, extreme_fields(finished_object, 64)) > 0
     assert survives(read, spliced(finished_object, 200)) > 0
-    # The section headers are last.
+    # The section headers are at the end.
     start = len(finished_object) - 64 * 16
     headers = (
         finished_object[:start] + tail for tail in bit_flips(finished_object[start:], step=3)

@@ -1,4 +1,4 @@
-"""Settings of files, of the environment and of the command line, and who decides."""
+"""Settings from files, the environment and the command line, and their priority."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_subcommand_gets_what_it_knows(home: Path) -> None:
     assert settled(home, "run", "k.o", "--", "--no-config") == (
         *("run", "--llvm=22", "-O1", "-j1", "-q", "k.o", "--", "--no-config"),
     )
-    # A step is told everything by who runs it.
+    # The process that starts a step passes it all settings.
     assert settled(home, "step", "split") == ("step", "split")
     assert settled(home, "--image-step", "x") == ("--image-step", "x")
 
@@ -87,7 +87,7 @@ def test_a_setting_leaves_a_subcommand_a_subcommand(
     value = int(str(value)) if setting.kind is int else value
     variables = {}
     if source == "file":
-        # Named by the user: it may choose programs.
+        # The user names the file, so that it may choose programs.
         file = tmp_path / PROJECT_FILE
         file.write_text(f"{setting.key} = {json.dumps(value)}\n")
         variables = {"MLIR_OFFLOAD_CONFIG": str(file)}
@@ -167,7 +167,7 @@ def test_what_is_no_file_under_its_name_is_an_error(tmp_path: Path, way: str) ->
 def test_a_file_of_another_user_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = (home / "project" / PROJECT_FILE).stat().st_uid
     if owner == 0:
-        # Root's files hold for everybody: another owner has to be made up.
+        # Files of root apply to all users; another owner must be simulated.
         (home / "project" / PROJECT_FILE).touch()
         import os
 

@@ -1,4 +1,4 @@
-"""What a file holds: containers within containers, and damage that hides nothing but itself."""
+"""The contents of files: nested containers, and damage that does not hide other contents."""
 
 from __future__ import annotations
 
@@ -193,7 +193,9 @@ def test_members_of_a_thin_archive_are_followed_within_its_directory(tmp_path: P
     part = read_contents(library)
     assert [len(member.images) for member in part.members] == [1, 0, 0, 0]
     said = [problem.message for member in part.members for problem in member.problems]
-    assert ["outside" in said[0], "No such file" in said[1], "once more" in said[2]] == [True] * 3
+    assert ["outside" in said[0], "No such file" in said[1], "more than once" in said[2]] == [
+        True
+    ] * 3
 
 
 def test_a_thin_archive_that_names_itself_ends(tmp_path: Path) -> None:
@@ -225,7 +227,7 @@ SMALL = archive(("a.o", packaged(PTX)), ("b.o", bundled(("hip-x-y-z--gfx1", PTX)
 
 
 def test_no_damage_makes_it_raise() -> None:
-    # Everything becomes a problem of the result: nothing is refused.
+    # Damage becomes a problem in the result; the file is not rejected.
     variants = [*truncations(SMALL, 3), *bit_flips(SMALL, 5), *spliced(SMALL, 300)]
     assert survives(contents, iter(variants)) == 0
 

@@ -1,4 +1,4 @@
-"""Where products and sums of device code may be fused."""
+"""Contraction of products and sums in device code."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_a_kernel_of_an_object_linked_apart_is_not_that_of_the_others(
 
     held[1] = HeldImage("cuda", "sm_80", frozenset({"k"}))
     check_coverage(Path("a.out"), inputs)
-    # An object that was linked apart before brings its own image.
+    # An object that was linked separately has its own image.
     held[1:] = [HeldImage("cuda", "sm_80", frozenset({"other"}))]
     monkeypatch.setattr(coverage, "held_kernels", lambda _: {KernelImage("cuda", "sm_80", "k")})
     with pytest.raises(VerificationError, match="'k' for sm_80"):

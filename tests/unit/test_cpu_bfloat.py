@@ -1,4 +1,4 @@
-"""Rounding to bfloat on processors that have no instruction for it, run by LLVM's own compiler."""
+"""Rounding to bfloat on processors without an instruction for it, compiled by LLVM's own compiler."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_numbers_are_rounded_to_the_nearest(tmp_path: Path) -> None:
         [tmp_path / "app"], input=text, capture_output=True, text=True, check=True
     )
     rows = [row.split() for row in done.stdout.splitlines()]
-    # A float that a double was rounded to is rounded again: only the double's own way is exact.
+    # Rounding a double to float first would round twice; only the direct conversion is exact.
     as_float = [struct.unpack("<f", struct.pack("<f", number))[0] for number in numbers]
     assert [int(row[0], 16) for row in rows] == [nearest(number) for number in as_float]
     assert [int(row[1], 16) for row in rows] == [nearest(number) for number in numbers]

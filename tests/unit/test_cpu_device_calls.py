@@ -1,4 +1,4 @@
-"""Calls of device code on the CPU: what replaces them, and what is refused."""
+"""Calls in device code for the CPU: their replacements, and unsupported ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device functions that files call of one another on the CPU."""
+"""External device functions on the CPU."""
 
 from __future__ import annotations
 

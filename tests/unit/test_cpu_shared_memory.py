@@ -1,4 +1,4 @@
-"""Shared memory of a block: sizes, places, and constants over it that become instructions."""
+"""Workgroup memory: sizes, offsets, and constant expressions that become instructions."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_kernels_are_told_as_ptxas_tells_them(arch: str, mode: str, tmp_path: Pa
             declared.max_threads,
             declared.required_threads,
         )
-        # ptxas turns blocks on a multiprocessor, 65,536 registers in all, into a bound of registers.
+        # ptxas converts blocks per multiprocessor, with 65,536 registers in total, to a register limit.
         bound = 65536 // (2 * 256) if declared.min_blocks else declared.max_registers
         assert kernel.max_registers == bound
     assert code.undefined == source.undefined == ()

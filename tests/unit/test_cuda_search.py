@@ -1,4 +1,4 @@
-"""Finding CUDA toolkits and ROCm device libraries, in every layout that they come in."""
+"""Find CUDA toolkits and ROCm device libraries, in every layout of their packages."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_usual_place_is_found_once_although_it_is_a_link(tmp_path: Path) -> 
 
 def test_a_folder_on_path_that_cannot_be_looked_into_is_skipped(tmp_path: Path) -> None:
     install(tmp_path / "usr/local/cuda-13.0")
-    # As with a folder of another user, the system tells no more than that it will not look.
+    # The name is too long, which simulates the error for a directory of another user.
     places = SearchPlaces(path=(tmp_path / ("too long" * 100),), root=tmp_path)
     assert len(find_cuda(places)) == 1
 

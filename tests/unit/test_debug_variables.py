@@ -1,4 +1,4 @@
-"""Names and lines that a debugger sees in kernels on the CPU, from text to text."""
+"""Variables and lines for debuggers in CPU kernels, as a rewrite of text."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_values_and_parameters_get_the_names_of_the_source() -> None:
 def test_the_place_of_a_vector_is_aligned_as_what_is_stored_there() -> None:
     ir = IR.replace("add i64 %5, 1", "load <16 x i8>, ptr %0, align 1")
     lines = with_variables(ir, DEVICE, SOURCE, "k.mlir").splitlines()
-    # Without a number both have the alignment of the type: 16 bytes.
+    # Without an explicit alignment, both have that of the type: 16 bytes.
     assert "  %mo.var.2 = alloca <16 x i8>" in lines
     assert "  store <16 x i8> %7, ptr %mo.var.2" in lines
 

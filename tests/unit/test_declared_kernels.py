@@ -1,4 +1,4 @@
-"""Kernels that a program declares: what becomes of them, and which launches of them are refused."""
+"""External kernel declarations: their lowering, and launches that are rejected."""
 
 from __future__ import annotations
 

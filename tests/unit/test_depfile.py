@@ -1,4 +1,4 @@
-"""The one rule that tells Make what an output depends on."""
+"""The Make rule with the dependencies of an output."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NAMES = st.lists(
 
 @given(_NAMES)
 def test_what_is_quoted_is_read_back(names: list[str]) -> None:
-    # A backslash before '#' is where clang's own quoting is ambiguous.
+    # clang's quoting of a backslash before '#' is ambiguous.
     names = [name for name in names if "\\#" not in name] or ["a"]
     rule = render_rule(["t.o"], names, phony=True)
     assert list(read_prerequisites(rule)) == names
@@ -94,6 +94,8 @@ def test_make_reads_the_names_back(tmp_path: Path) -> None:
         ("-MD a.mlir x.o b.c -o d/prog", [("d/prog.d", "d/prog", "a.mlir b.c")]),
         ("-MD a.mlir b.c", [("a.d", "a.o", "a.mlir"), ("b.d", "b.o", "b.c")]),
         ("-c -MD -MT $(x) -MQ $(y) a.mlir", [("a.d", "$(x) $$(y)", "a.mlir")]),
+        ("-c -Wp,-MD,z.d a.mlir b.c", [("z.d", "a.o b.o", "a.mlir b.c")]),
+        ("-c -Wp,-MMD a.c", [("a.d", "a.o", "a.c")]),
         ("-c -MD -MF- -MTt a.mlir", [("-", "t", "a.mlir")]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

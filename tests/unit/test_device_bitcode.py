@@ -25,7 +25,7 @@ LLVM = [pytest.param(release, marks=pytest.mark.llvm(release)) for release in RE
 STORE, BOUNDED = "_Z5storeIdEvPT_S0_", "_Z7boundedPfPKfi5Mixed"
 CALLS, DOUBLES = "_Z5calls4FourcsxPS_Dv3_fb", "_Z7doublesPdi"
 
-# Every kind of parameter, for every GPU. `{pointer}` is a pointer to memory of the device.
+# Every kind of parameter, for every GPU. `{pointer}` is a pointer to device memory.
 PARAMETERS = """
 %mixed = type {{ i8, double, [3 x i32] }}
 %packed = type <{{ i8, double }}>
@@ -80,7 +80,7 @@ def test_shared_memory_and_missing_symbols_follow_what_is_used(
     code = code_of(compile_bitcode(release, case, session).read_bytes())
     assert set(code.undefined) == {"outside", "elsewhere"}
     shared = {kernel.name: kernel.shared_bytes for kernel in code.kernels}
-    # What `outside` needs, which is in another module, cannot be known.
+    # The memory of `outside` is unknown, because it is in another module.
     assert shared == {STORE: 0, BOUNDED: 32 * 33 * 4, CALLS: None, DOUBLES: 16}
 
 
@@ -304,7 +304,7 @@ def kernel_hash(release: int, source: str, options: tuple[str, ...], folder: Pat
 @pytest.mark.parametrize(
     "text",
     [
-        # Functions that need each other have no hash: it would need itself.
+        # Mutually recursive functions have no hash, because it would depend on itself.
         """define internal void @a() { call void @b() ret void }
 define internal void @b() { call void @a() ret void }
 define ptx_kernel void @k() { call void @a() ret void }""",

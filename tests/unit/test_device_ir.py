@@ -168,13 +168,27 @@ def test_loops_are_reduced_as_a_release_can(release: int, *, is_known: bool) -> 
         assert (" -mllvm -lsr-exp-narrow " in " ".join(command.argv)) == is_known
 
 
+@pytest.mark.parametrize(("release", "is_known"), [(15, True), (22, True), (99, False)])
+def test_loops_are_unrolled_for_nvidia_gpus_before_code_is_generated(
+    release: int, *, is_known: bool
+) -> None:
+    given, made = Path("a.ll"), Path("a.bc")
+    commands = (
+        nvptx_assembly_command(llvm(release), given, made, CODEGEN, None),
+        nvptx_bitcode_command(llvm(release), given, made, CODEGEN, None),
+    )
+    for command in commands:
+        assert (" -mllvm -unroll-partial-threshold=" in " ".join(command.argv)) == is_known
+
+
 def test_no_code_is_generated_with_bitcode() -> None:
     given, made = Path("a.ll"), Path("a.bc")
     commands = (
         nvptx_bitcode_command(llvm(22), given, made, CODEGEN, None),
         amdgpu_image_command(llvm(22), given, made, AmdgpuCodegen("gfx90a", 2)),
     )
-    assert not any("-mllvm" in command.argv for command in commands)
+    assert not any("-lsr-exp-narrow" in command.argv for command in commands)
+    assert "-mllvm" not in commands[1].argv
 
 
 def test_libdevice_is_linked_as_a_builtin_library() -> None:

@@ -1,4 +1,4 @@
-"""One error with place, reason and hint from what the tools print."""
+"""Convert messages of the tools to one error with location, reason and hint."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_suggested_operations_are_those_of_mlir_opt(tmp_path: Path) -> None:
     table = load_table("mlir_offload.translate", "operations")["dialects"]
     names = [f"{dialect}.{name}" for dialect, own in table.items() for name in own]
     source = tmp_path / "all.mlir"
-    # What follows is not an operand of any operation: parsing ends after the name.
+    # A bracket is not an operand of any operation: parsing ends after the name.
     source.write_text("\n// -----\n".join(f"{name} ]" for name in names))
     argv = ("/usr/lib/llvm-22/bin/mlir-opt", "--split-input-file", str(source), "-o", "/dev/null")
     done = ProcessRunner().run(Command(argv))

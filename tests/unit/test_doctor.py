@@ -1,4 +1,4 @@
-"""What the doctor plans, how it judges, and what it says; no program is started."""
+"""The plan, the verdicts and the output of the doctor; no program is started."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_the_text_has_the_matrix_the_reasons_and_what_to_install() -> None:
     with redirect_stdout(stream):
         show_report(report("[bold]odd[/bold]"), verbose=True)
     text = stream.getvalue()
-    # What tools say is not markup.
+    # Output of tools is not interpreted as markup.
     assert "[bold]odd[/bold]" in text
     assert "error TOOL006" in text
     assert "clang alone: cuda sm_90, LLVM 22" in text

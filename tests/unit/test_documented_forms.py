@@ -1,4 +1,4 @@
-"""Forms of the dialect's documentation that upstream passes do not take as they are written there."""
+"""Forms in the dialect's documentation that upstream passes do not accept as written."""
 
 from __future__ import annotations
 

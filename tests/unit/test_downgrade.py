@@ -1,4 +1,4 @@
-"""LLVM IR text put into the form of an older release: each row of the table, asked of the real readers."""
+"""Downgrade LLVM IR for an older release: each row of the table, verified by the real readers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def nvvm(call: str, declaration: str) -> str:
 
 
 VECTORS = "define void @f(ptr %p, <4 x i1> %m, <4 x i32> %q)"
-# What shows each row, by its name in the table.
+# IR for each row, by its name in the table.
 SAMPLES = {
     "branch-weights": (
         "define void @f(i1 %c) {\n  br i1 %c, label %a, label %a, !prof !0\na:\n  ret void\n}\n"
@@ -130,7 +130,7 @@ SAMPLES = {
     "source-language": UNIT.replace("language: DW_LANG_C,", "sourceLanguageName: DW_LNAME_C,"),
     "nodes-of-22": '!named = !{!0}\n!0 = !DISubrangeType(name: "i", size: 32)\n',
 }  # fmt: skip
-# What an older release reads silently, and wrongly: a text of its own says what is right.
+# IR that an older release silently misreads, with text that the downgraded IR must contain.
 SILENT = {
     "debug-operations": (
         traced(
@@ -224,7 +224,7 @@ SILENT = {
         '!"amdgpu_code_object_version"',
     ),
 }  # fmt: skip
-# What is refused although an older release would read it.
+# IR that is rejected although an older release would read it.
 WRONG = {
     "i128": 'target datalayout = "e-m:e-i64:64-i128:128-f80:128-S128"\n@g = global i128 0\n',
     "cluster": bounded('"nvvm.cluster_dim"="2,1,1"'),
@@ -249,7 +249,7 @@ NUMBERS_OF_22 = (
     '@i = global [4 x i8] c"+inf"\n@"float 1.000000e-01" = global double 1.000000e-01 ; float 0.1e-01\n'
     "define double @n(double %x) {\n  %r = fmul double %x, 0x41E0000000000001\n  ret double %r\n}\n"
 )
-# What text of LLVM 23 has, and how LLVM 22 has it.
+# IR of LLVM 23, with the form of LLVM 22.
 NEWER = {
     "conversion-flags-of-23": (
         "define float @f(i32 %a) {\n  %r = uitofp nneg contract i32 %a to float\n  ret float %r\n}\n",
@@ -314,14 +314,14 @@ def test_what_an_older_release_does_not_read_is_put_so_that_it_does(what: str) -
             downgrade(text, reader=reader)
         return
     assert reads(reader, downgrade(text, reader=reader)) == ""
-    # The older form is that of all releases in between, too.
+    # The downgraded IR is valid for all releases in between, too.
     assert reads(NEWEST, downgrade(text, reader=reader)) == ""
 
 
 @pytest.mark.parametrize("what", SILENT)
 def test_what_an_older_release_misreads_in_silence_is_put_in_its_own_words(what: str) -> None:
     text, expected = SILENT[what]
-    # LLVM 20 is the first that reads the size of a cluster from an annotation.
+    # LLVM 20 is the first release that reads the cluster size from an annotation.
     older = downgrade(text, reader=20 if what == "cluster_dim" else older_reader(ROWS[what]))
     assert expected in older
     assert expected not in text

@@ -1,4 +1,4 @@
-"""Images that a link of some release loses, and those that it takes."""
+"""Images that the link of a release drops, and those that it links."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AMDGPU, HSACO = elf(1, 224), elf(3, 224)
 OBJECT, SHARED = elf(1, 62), elf(3, 62)
 
 
-# What real links by LLVM 15, 16, 19 and 22 with CUDA 13.0 did: those that held the kernel.
+# Results of real links with LLVM 15, 16, 19 and 22 and CUDA 13.0: the releases whose output has the kernel.
 @pytest.mark.parametrize(
     ("keys", "name", "content", "linked"),
     [
@@ -117,12 +117,12 @@ def test_an_incomplete_argument_is_an_error_of_usage(words: str, message: str) -
         (
             f"file=a.bc,{CUDA[:-4]}hip",
             22,
-            "code for nvptx64-nvidia-cuda would be lost under kind=hip",
+            "code for nvptx64-nvidia-cuda would be dropped with kind=hip",
         ),
         (
             f"file=a.bc,{HIP[:-3]}cuda",
             22,
-            "code for amdgcn-amd-amdhsa would be lost under kind=cuda",
+            "code for amdgcn-amd-amdhsa would be dropped with kind=cuda",
         ),
     ],
 )

@@ -229,7 +229,7 @@ def test_a_stub_has_the_types_of_its_kernel_and_packs_its_arguments() -> None:
         ("k", ("i64", "ptr"), "@__device_stub__k = hidden alias void (i64, ptr), ptr @__mo_stub__k"),
         ("_Z1kPf", ("ptr",), "@_Z16__device_stub__kPf = hidden alias void (ptr), ptr @__mo_stub___Z1kPf"),
         ("__mo_1_m__k", (), ""),
-        # C++ passes __half and float4 in other registers than LLVM passes these.
+        # C++ passes __half and float4 in other registers than LLVM does.
         ("k", ("half",), ""),
         ("k", ("<4 x float>",), ""),
         ("k", ("i32", "ptr byval({ i64 }) align 8"), ""),

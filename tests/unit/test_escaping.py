@@ -1,4 +1,4 @@
-"""What files are called, and what is in them, controls neither a terminal nor a CI system."""
+"""Names and contents of files must control neither a terminal nor a CI system."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def tools(folder: Path, fatbinary: Path) -> CudaTools:
 
 
 def test_a_linked_cubin_keeps_the_architecture_that_it_was_made_for(tmp_path: Path) -> None:
-    # The wrapper of LLVM 22 takes each cubin for sm_90 for one for sm_90a (e_flags 0x800).
+    # The wrapper of LLVM 22 mistakes each cubin for sm_90 for one for sm_90a (e_flags 0x800).
     program = executable(tmp_path / "fatbinary", '#!/bin/sh\nprintf "%s\\n" "$@"\n')
     plain, other = tmp_path / "it's $HOME*" / "k.sm_90.o", tmp_path / "k.sm_100a.o"
     cubins = (("sm_90", plain), ("sm_100a", other))

@@ -1,4 +1,4 @@
-"""No call writes a file that it reads, or one file twice, whatever the file is called."""
+"""No invocation writes a file that it reads, or writes a file twice, under any name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mlir_offload.toolchain.errors import UsageError
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 GCC = "input file '{}' is the same as output file"
 DIRECTORIES = frozenset({"-save-temps", "-save-temps="})
-# How a subcommand is called so that it reads the file k.
+# Arguments with which each subcommand reads the file k.
 CALLS = {
     "": ["--offload-arch=host", "-c", "-MD", "{k}.mlir"],
     "run": ["-o", "other", "-MD", "--offload-arch=host", "{k}.mlir"],

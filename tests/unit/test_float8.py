@@ -1,4 +1,4 @@
-"""Floating-point numbers of eight bits, against what mlir-opt computes of every pattern of bits."""
+"""8-bit floating-point values, compared with mlir-opt for every bit pattern."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from mlir_offload.offload.interface.float8 import FLOAT8, encode_float8, float8_values
 
-# Numbers of NaNs and infinities.
+# The counts of NaNs and infinities.
 SPECIAL = {"f8E5M2": (6, 2), "f8E4M3": (14, 2), "f8E3M4": (30, 2), "f8E4M3FN": (2, 0)}
 WIDENED = """\
 func.func @{name}() -> tensor<{count}xf32> {{
@@ -28,7 +28,7 @@ def test_every_finite_number_is_what_mlir_takes_its_bits_for() -> None:
         name: bytes(bits for bits, value in enumerate(float8_values(name)) if math.isfinite(value))
         for name in FLOAT8
     }
-    # mlir-opt folds no list with an infinity or a signalling NaN in it.
+    # mlir-opt does not fold lists that contain an infinity or a signaling NaN.
     text = "".join(
         WIDENED.format(name=name, count=len(bits), bits=bits.hex()) for name, bits in finite.items()
     )
@@ -43,7 +43,7 @@ def test_every_finite_number_is_what_mlir_takes_its_bits_for() -> None:
     assert [name for name, _ in folded] == list(FLOAT8)
     for name, content in folded:
         expected = struct.unpack(f"<{len(finite[name])}f", bytes.fromhex(content))
-        # As text zeros of both signs differ.
+        # As text, zeros with different signs differ.
         assert [str(float8_values(name)[bits]) for bits in finite[name]] == [*map(str, expected)]
 
 

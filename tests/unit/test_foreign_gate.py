@@ -1,4 +1,4 @@
-"""The gate with upstream's programs: what it reads of a program, and what it takes for worse."""
+"""The gate with upstream's programs: parsing a program's results, and detecting regressions."""
 
 from __future__ import annotations
 

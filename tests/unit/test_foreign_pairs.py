@@ -1,4 +1,4 @@
-"""What judges pairs of real code: texts of one module compared, and the page of the figures."""
+"""Judging pairs of real code: the comparison of two texts of a module, and the page of figures."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Programs that are loaded once: a fork of one does what the program does, or the program is started."""
+"""Fork servers: a fork behaves like the program, or the program itself is started."""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -69,6 +70,8 @@ def _parent(runner: ProcessRunner) -> int:
         "sh -c 'echo inside; echo $PPID >/dev/null'",
         "printf %0100000d 1",
         "echo a >&2; exit 3",
+        "echo a >&2; echo b >/dev/stderr; echo c >&2; echo d; echo e >/dev/stdout; echo f",
+        "printf %0100000d 1 >&2; printf %0100000d 2; (sleep 0.1; echo late) &",
         "kill -SEGV $$",
         "trap",
         "ulimit -a",
@@ -88,6 +91,17 @@ def test_a_program_is_loaded_once_and_ends_with_its_user(library: Path) -> None:
     runner.close()
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
+
+
+def test_the_first_fork_loads_the_other_programs(library: Path) -> None:
+    other = "/bin/cat"
+    servers = ForkServers(library, {p: (p, PROGRAM) for p in (SHELL, other)})
+    runner = ProcessRunner(servers)
+    runner.run(_shell("true"))
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+    names = {Path(f"/proc/{pid}/exe").resolve() for pid in children}
+    runner.close()
+    assert {Path(SHELL).resolve(), Path(other).resolve()} <= names
 
 
 def test_a_fork_has_a_group_of_its_own(loaded: ProcessRunner) -> None:
@@ -168,7 +182,7 @@ def test_a_command_whose_server_is_killed_is_started_again(
         )
     )
     assert _is_started(done)
-    # Ended; whoever takes over orphans may not have waited for it yet.
+    # The process has ended, but its new parent may not have waited for it yet.
     status = Path("/proc", (tmp_path / "ran").read_text().strip(), "stat")
     assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
 
@@ -214,6 +228,54 @@ def test_all_forks_are_ended_together(loaded: ProcessRunner, tmp_path: Path) -> 
     assert (tmp_path / "ended").read_text() == "ended\n"
     with pytest.raises(KeyboardInterrupt):
         loaded.run(_shell("exit 0"))
+
+
+WRAPPER = """\
+#include <unistd.h>
+int main(int count, char **words) {
+  char *all[8] = {"/bin/sh", "-c", "echo wrapped; eval \\"$0\\"", words[count - 1]};
+  return count > 1 ? execv(*all, all) : execl("/bin/sh", "sh", "-c", ":", NULL);
+}
+"""
+
+
+def test_a_static_wrapper_is_started(library: Path, tmp_path: Path) -> None:
+    source, wrapper = tmp_path / "wrapper.c", tmp_path / "wrapper"
+    source.write_text(WRAPPER)
+    build = ("/usr/lib/llvm-22/bin/clang", "-static", source, "-o", wrapper)
+    subprocess.run(build, check=True)
+    name = str(wrapper)
+    # The library is loaded into what the wrapper starts, which is not the program.
+    runner = ProcessRunner(ForkServers(library, {name: (name, PROGRAM)}))
+    assert runner.run(Command((name, "-c", "echo here"))).stdout == "wrapped\nhere\n"
+    runner.close()
+    assert not can_be_forked(wrapper)
+
+
+def test_words_are_spelled_as_the_file_system_does(
+    loaded: ProcessRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsencode", lambda text: text.encode("latin-1"))
+    fork = loaded.run(_shell("printf é"))
+    assert fork.stdout == "\udce9"
+
+
+def test_an_answer_that_nobody_waits_for_ends_no_server(
+    loaded: ProcessRunner, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    server = _parent(loaded)
+    assert loaded.fork_servers is not None
+    found = loaded.fork_servers.find(SHELL, dict(os.environ), lambda *_: lambda: None)
+    assert found is not None
+    fork = found[0].fork(PROGRAM, (SHELL, "-c", "read x <go"), dict(os.environ), tmp_path)
+    assert fork is not None
+    fork.close()
+    ended = os.pidfd_open(fork.pid)
+    (tmp_path / "go").write_text("")
+    select.select((ended,), (), ())
+    os.close(ended)
+    assert _parent(loaded) == server
 
 
 def test_scripts_and_odd_names_are_left_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A gpu.binary that holds device images, read from a program: what is taken and what is refused."""
+"""A gpu.binary with device images in a program: accepted and rejected objects."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_an_object_serves_the_gpus_that_run_it(given: str, arch: str, *, compati
 def test_kernels_keep_their_names_and_have_the_types_that_an_object_tells() -> None:
     found = binary(split(ptx(more='properties = {note = "a, ] > \\22"}, ')))
     assert [(kernel.name, kernel.symbol) for kernel in found.kernels] == [("k", "k")]
-    # .b32 may be an integer or two halves: no C++ type is passed like it for certain.
+    # .b32 may be an integer or two halves, so that no C++ type is known to be passed like it.
     assert found.signature("k") == ("i64", "float", "[4 x i8]")
 
 
@@ -120,17 +120,21 @@ def test_a_launch_with_other_arguments_is_refused(types: str, hint: str) -> None
 @pytest.mark.parametrize(
     ("objects", "handler", "message"),
     [
-        ((ptx("sm_80", chip="sm_90"),), "", "said to be for sm_90, but is for sm_80 and newer"),
-        (('#gpu.object<#nvvm.target, offload = "x">',), "", "said to be offload is of the form"),
+        (
+            (ptx("sm_80", chip="sm_90"),),
+            "",
+            "expected code for sm_90, found code for sm_80 and newer",
+        ),
+        (('#gpu.object<#nvvm.target, offload = "x">',), "", "expected offload code, found: "),
         (
             ('#gpu.object<#nvvm.target, "BC\\C0\\DE">',),
             "",
-            "said to be fatbin is of the form: LLVM bit",
+            "expected fatbin code, found: LLVM bit",
         ),
         (
             ('#gpu.object<#spirv.target_env<#x>, bin = "x">',),
             "",
-            "#spirv.target_env is code for no",
+            "target #spirv.target_env of an object is not supported",
         ),
         (
             (ptx(more='kernels = <[#gpu.kernel_metadata<"gone", () -> ()>]>, '),),

@@ -1,4 +1,4 @@
-"""gpu.alloc of memrefs with a layout: contiguous memory that is viewed in that layout."""
+"""gpu.alloc of memrefs with a layout: contiguous memory that is viewed with that layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What launches tell of the memory of the host that they work on."""
+"""The descriptions of host memory that launches pass to the runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gpu.memcpy and gpu.memset as calls of the runtime, where the stock lowering is wrong or missing."""
+"""gpu.memcpy and gpu.memset as calls of the runtime, where the upstream lowering is wrong or missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools say they are and what they sign: where the two differ."""
+"""The versions that tools report and those in their output: findings if they differ."""
 
 from __future__ import annotations
 

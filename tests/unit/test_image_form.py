@@ -1,4 +1,4 @@
-"""What an image is, identified by its content."""
+"""The format of an image, identified by its content."""
 
 from __future__ import annotations
 

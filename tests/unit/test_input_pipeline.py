@@ -1,4 +1,4 @@
-"""Values of --pipeline=, and what a program is found to need."""
+"""Values of --pipeline=, and the pipeline detected for a program."""
 
 from __future__ import annotations
 

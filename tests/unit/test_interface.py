@@ -1,4 +1,4 @@
-"""The functions that an object offers to callers: types, JSON, sections, the C header."""
+"""The callable functions of an object: types, JSON, sections, the C header."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-# In the handler of a signal, another one comes at each line.
+# Raises a signal at each line of the handler of another signal.
 NESTED = """\
 import signal, sys
 from mlir_offload.driver.system import parallel
@@ -40,7 +40,7 @@ def test_a_signal_may_come_while_another_one_is_heard() -> None:
     assert done.stdout == "interrupted again\n", done.stderr
 
 
-# As the installed command begins; the signal comes when a module of this name is looked for.
+# Starts like the installed command; the signal arrives when a module of this name is searched.
 STARTING = """\
 import signal, sys
 

@@ -1,4 +1,4 @@
-"""The types of intrinsics by release: how one is found and compared, and the table next to the installed libraries."""
+"""Signatures of intrinsics by release: parsing, comparison, and the table compared with installed libraries."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_type_that_is_chosen_once_is_the_same_at_each_of_its_places() -> None:
         for text in (f"{pair} (<4 x i32>, <4 x i32>, ptr, i64)", f"{pair} ({pair}, ptr, i64, i64)")
     }
     assert list(found.values()) == [[True, False], [False, True]]
-    # A type is shown with what an overload chooses: here the first answer and another one.
+    # Overloaded types are printed as placeholders; here the first is printed as ?0, another one as ?1.
     first = "{ <6 x i30>, <6 x i30> } (<6 x i30>, <6 x i1>, ptr, <6 x i34>, <6 x i34>)"
     second = first.replace("<6 x i3", "<6 x i10").replace("<6 x ", "<10 x ")
     assert str(shape(19, (first, second))) == "? (?0, ?, ptr, ?1, ?1)"
@@ -140,21 +140,21 @@ def test_an_intrinsic_that_newer_releases_lack_is_told_and_one_that_they_replace
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        # An overload no longer: LLVM 19 and newer call a function of the name with a suffix.
+        # No longer overloaded: LLVM 19 and newer call a function of the name with a suffix.
         ("llvm.nvvm.reflect.p0", "i32 (ptr)", {18: "", 19: "BC031", 22: "BC031"}),
         ("llvm.nvvm.reflect", "i32 (ptr)", {19: "", 22: ""}),
-        # Readers put atomicrmw or another intrinsic in the place of these.
+        # Readers upgrade these to atomicrmw or to another intrinsic.
         ("llvm.amdgcn.flat.atomic.fadd.f32.p0.f32", "float (ptr, float)", {19: "", 20: "", 22: ""}),
         ("llvm.nvvm.fabs.ftz.f", "float (float)", {20: "", 21: "", 23: ""}),
         ("llvm.nvvm.ldg.global.f.f32.p1", "float (ptr addrspace(1), i32)", {19: "", 20: ""}),
-        # From LLVM 19 on this is an overload of another name, which does the same.
+        # From LLVM 19 on, this is an overload of another intrinsic with the same effect.
         (
             "llvm.amdgcn.raw.buffer.atomic.fadd.v2bf16",
             "<2 x bfloat> (<2 x bfloat>, <4 x i32>, i32, i32, i32)",
             {18: "", 19: "", 22: ""},
         ),
         ("llvm.coro.end", "i1 (ptr, i1, token)", {18: "", 21: "", 22: "BC023"}),
-        # The same number of parameters, of which an overload chooses others.
+        # Releases with the same number of parameters, of which others are overloaded.
         (
             "llvm.riscv.vlseg2.nxv2f32.i64",
             f"{{ {_VECTOR}, {_VECTOR} }} ({_VECTOR}, {_VECTOR}, ptr, i64)",
@@ -175,7 +175,7 @@ def test_an_intrinsic_that_newer_releases_lack_is_told_and_one_that_they_replace
             "<4 x float> (i32, i32, i32, ptr addrspace(8), i32, i32)",
             {19: "BC023", 20: "", 21: ""},
         ),
-        # Readers put others in the place of a vector of several registers and its parts.
+        # Readers upgrade intrinsics on tuples of vectors.
         (
             "llvm.aarch64.sve.tuple.create2.nxv8f32.nxv4f32",
             "<vscale x 8 x float> (<vscale x 4 x float>, <vscale x 4 x float>)",

@@ -1,4 +1,4 @@
-"""The rows of `mlir-offload toolchains`: what there is, what for, and what to install."""
+"""The rows of `mlir-offload toolchains`: installations, their use, and packages to install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client of a jobserver, rule by rule, on real pipes."""
+"""The jobserver client, rule by rule, on real pipes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.driver.system.parallel import Jobserver, JobSlots, find_jobserver, parallel_map
 from mlir_offload.driver.tools.choose import choose_slots
 
-# Long enough that only a deadlock can reach it.
+# Only a deadlock takes this long.
 _DEADLOCK_S = 600
 
 
@@ -82,7 +82,7 @@ class Meter:
                 self.peak = max(self.peak, self.now)
                 if self.now == self.expected:
                     self.full.set()
-            # Nobody goes on before all slots are in use: fewer than expected is a deadlock here.
+            # Each thread waits until all slots are in use; with fewer slots than expected, this is a deadlock.
             assert self.full.wait(_DEADLOCK_S)
             with self.lock:
                 self.now -= 1
@@ -188,7 +188,7 @@ def test_who_waits_goes_on_with_the_slot_that_came_with_the_process(server: Serv
     def first() -> None:
         with slots.slot():
             held.set()
-            # The second waits by now, or comes late and finds the slot free: right either way.
+            # The second thread is waiting, or it starts later and finds the slot free; both are correct.
         assert done.wait(_DEADLOCK_S)
 
     def second() -> None:

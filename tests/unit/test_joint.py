@@ -1,4 +1,4 @@
-"""A program's host text and device modules, joined for one mlir-opt and separated behind it."""
+"""A program's host text and device modules, joined for one run of mlir-opt and separated afterwards."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_each_part_gets_its_own_passes() -> None:
 
 @pytest.mark.parametrize("text", [HOST, DEVICE], ids=["host", "device"])
 def test_a_text_that_is_not_joined_is_not_separated(text: str) -> None:
-    with pytest.raises(ToolFailedError, match="mlir-opt made of a joined program"):
+    with pytest.raises(ToolFailedError, match="mlir-opt for a joined program"):
         separate_program(text)
 
 

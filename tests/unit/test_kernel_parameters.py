@@ -1,4 +1,4 @@
-"""What a kernel is passed of its memrefs, and what is known of the pointers."""
+"""The parts of memrefs that kernels get as parameters, and the attributes of the pointers."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_memory_that_another_argument_may_be_is_not_noalias(host: str) -> None:
 
 
 def test_memory_that_is_written_is_not_noalias_in_a_kernel_whose_threads_wait() -> None:
-    # LLVM lets no other function change what is noalias: a barrier would not make writes of others visible.
+    # For LLVM, no other function can change noalias memory, so that a barrier would not make writes visible.
     made = split(program(f"{LOAD}\n{BARRIER}\n{STORE}"))
     assert attributes(made) == "[{llvm.align = 4 : i64, llvm.noalias}, {llvm.align = 4 : i64}, {}]"
 

@@ -1,4 +1,4 @@
-"""Device kinds: each is known by one module of each layer, and tested for by no other."""
+"""Each device kind has one module per layer, and no other code tests for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mlir_offload.toolchain.target import (
 )
 from mlir_offload.translate.kind_lowering import LOWERINGS
 
-# What is left: it only ever becomes less.
+# The remaining tests for kinds; the number must only decrease.
 MOST_KIND_TESTS = 5
 MOST_LOCAL_IMPORTS = 33
 MOST_ENTERED_MODULES = 89

@@ -1,4 +1,4 @@
-"""Who may import whom: driver -> translate -> offload -> toolchain, type-only imports included."""
+"""Allowed imports: driver -> translate -> offload -> toolchain, including type-only imports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("toolchain", "offload", "translate", "driver")
 OTHERS_AT_THE_TOP = {"docs", "tests", "pyproject.toml", "README.md", "Makefile", "LICENSE"}
-# What is built and installed, which .gitignore names.
+# Build outputs and installed files, which .gitignore lists.
 BUILT = ("build", "dist", "*.egg-info", "__pycache__")
 MODULES = [path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
 
@@ -26,7 +26,7 @@ def _all_imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             yield node.module or ""
-            # What is loaded when it is first used is imported as a module of its package.
+            # A module that is loaded on first use is imported as an attribute of its package.
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

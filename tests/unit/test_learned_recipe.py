@@ -1,4 +1,4 @@
-"""Which passes and options of a recipe are learned of the help of an mlir-opt."""
+"""Passes and options of pipelines, learned from the help of an mlir-opt."""
 
 from __future__ import annotations
 

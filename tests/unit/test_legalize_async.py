@@ -1,4 +1,4 @@
-"""GPU operations of the host in the form that converts."""
+"""Legalization of the host's async GPU operations."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_token_out_of_control_flow_used_twice_is_forked_behind_its_operation()
     lines = rewrite(*CARRIED, chained("%2", "%9"), chained("%3", "%9"), wait("%2", "%3"))
 
     assert operations(lines[4:6]) == ["gpu.wait"]
-    # It is still used by the other chain.
+    # The other chain still uses it.
     assert "mgpuStreamDestroy" not in operations(lines)[:3]
     assert sum(line.startswith(("%2 =", "%3 =")) and "(%9," in line for line in lines) == 1
 

@@ -1,4 +1,4 @@
-"""Conversions of 8-bit floats, which are expanded to operations on integers."""
+"""Conversions of 8-bit floats, expanded to integer operations."""
 
 from __future__ import annotations
 

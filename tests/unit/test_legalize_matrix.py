@@ -1,4 +1,4 @@
-"""Operations on matrices of a subgroup, element by element: one for each register of a thread."""
+"""Elementwise operations on subgroup matrices: one for each register of a thread."""
 
 from __future__ import annotations
 

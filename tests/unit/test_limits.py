@@ -1,4 +1,4 @@
-"""What a program's text shows to be beyond a limit is an error at its line, before any tool runs."""
+"""A limit that a program's text exceeds is an error with its line, before any tool runs."""
 
 from __future__ import annotations
 
@@ -171,5 +171,5 @@ def test_every_gpu_of_the_table_of_ptx_has_a_limit() -> None:
     nvptx = (ROOT / "toolchain/data/nvptx.yaml").read_text()
     known = {re.sub("[af]$", "", name) for name in re.findall(r"\bsm_\d+[af]?", nvptx)}
     lacking = {name for name in known if find_workgroup_limit(name) is None}
-    # NVIDIA has published nothing of sm_107.
+    # NVIDIA has not published limits of sm_107.
     assert {name for name in lacking if int(name[3:]) >= 50} == {"sm_107"}

@@ -1,4 +1,4 @@
-"""Each hint that a link can print is carried out by a test."""
+"""A test follows each hint that a link can print."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (ROOT / "offload" / "link", ROOT / "driver" / "link")
-# These package images, or change options of a tool; no link calls them.
+# These package images, or change options of a tool; no link uses them.
 OTHERS = frozenset({"dropped_image.py", "fatbinary_adapter.py"})
-# A piece of each hint, and the test that does what it says.
+# A part of each hint, and the test that follows it.
 EXECUTED = {
     "compile it again with LLVM ": "test_an_object_is_compiled_again_or_linked_with_its_own_release",
     "make it with LLVM 19 or newer": "test_a_half_linked_object_is_made_with_a_newer_release",

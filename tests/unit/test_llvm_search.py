@@ -1,4 +1,4 @@
-"""Finding, probing and choosing LLVM: paths first, one program at most, nothing believed unproved."""
+"""Find, probe and choose LLVM: paths first, at most one program started, no unverified version."""
 
 from __future__ import annotations
 

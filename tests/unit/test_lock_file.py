@@ -1,4 +1,4 @@
-"""What a process holds while it lives, and what becomes of it when it is killed."""
+"""Temporary files and directories, their locks, and their removal after a kill."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_directories_of_killed_processes_go_and_those_of_living_ones_stay(tmp_pa
     (left,) = names(tmp_path)
     other = end("locked_temporary_directory", tmp_path, signal.SIGSTOP)
     try:
-        # That of another machine, as its name says, is not ours to judge.
+        # The directory of another host, according to its name, must not be removed.
         foreign = tmp_path / "mlir-offload-00000000-abcdefgh"
         foreign.mkdir()
         (living,) = set(names(tmp_path)) - {left, foreign.name}
@@ -197,7 +197,7 @@ def test_a_signal_while_it_is_locked_leaves_nothing(
     real = getattr(module, call)
 
     def interrupted(*words: object, **named: object) -> None:
-        # It has done its work when the signal is heard.
+        # The call completes before the signal arrives.
         real(*words, **named)
         monkeypatch.setattr(module, call, real)
         raise KeyboardInterrupt

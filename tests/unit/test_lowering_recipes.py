@@ -1,4 +1,4 @@
-"""The recipes in the table."""
+"""The pass pipelines in the table."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_pass_is_there_only_where_it_is_needed() -> None:
         ((), ()),
         (("matrix",), ()),
         (("nvgpu",), ("convert-nvgpu-to-nvvm",)),
-        # The pass of nvgpu refuses loops over matrices.
+        # The pass of nvgpu rejects loops over matrices.
         (("nvgpu", "matrix"), ("convert-scf-to-cf", "convert-nvgpu-to-nvvm")),
     ],
 )

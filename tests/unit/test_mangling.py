@@ -1,4 +1,4 @@
-"""Names of stubs for names that clang did not make; for those it makes see test_cuda_cpp.py."""
+"""Names of stubs for kernel names that clang did not mangle; see test_cuda_cpp.py for others."""
 
 from __future__ import annotations
 

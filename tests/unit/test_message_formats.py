@@ -1,4 +1,4 @@
-"""One message in each form that machines read."""
+"""A diagnostic in each machine-readable format."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_each_class_of_error_has_its_word_in_the_schema() -> None:
         for value in vars(errors).values()
         if isinstance(value, type) and issubclass(value, errors.MlirOffloadError)
     ]
-    # Python programs alone get the error of the runtime.
+    # Only Python programs get the runtime's error.
     unprinted = (errors.MlirOffloadError, errors.MlirOffloadRuntimeError)
     words = {error_class(one("")) for one in classes if one not in unprinted}
     assert words == set(json.loads(schema_text())["properties"]["class"]["enum"])
@@ -172,7 +172,7 @@ def test_a_place_in_an_intermediate_file_becomes_the_file_of_the_user() -> None:
     )
     (message,) = tool_messages(run)
     assert (message.place, message.stage) == (SourceLocation("k.mlir"), "compile")
-    # The directory for temporary files is gone when somebody runs the line again.
+    # Without TMPDIR, which no longer exists when a user runs the line again.
     assert message.command == "clang-22 -c /work-of-a-call/0/host.ll"
 
 

@@ -1,4 +1,4 @@
-"""Micro programs: what they say of a build of LLVM, and which of them an input needs."""
+"""Micro programs: their results for an LLVM build, and which of them a source needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading MLIR text in generic form."""
+"""The reader of MLIR in generic form."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_all(operations: list[Operation]) -> None:
                 assert all(argument.type for argument in block.arguments)
 
 
-# What mlir-opt 22 prints: every form that a line may have.
+# Output of mlir-opt 22 with every form of a line.
 CORPUS = """\
 #loc3 = loc("p.mlir":3:3)
 !pair = !llvm.struct<"pa\\22ir", (i32, ptr)>
@@ -133,7 +133,7 @@ def test_every_part_of_an_operation_is_an_object() -> None:
 def test_a_part_of_a_module_with_all_its_operations_is_the_module() -> None:
     module = parse_module(PROGRAM)
 
-    # But for resources, which it does not use.
+    # Except for resources, which it does not use.
     whole = PROGRAM.partition("{-#")[0].split()
     assert module.render_part(module.operations).split() == whole
 

@@ -1,4 +1,4 @@
-"""The archive of a bundle: equal bytes for equal content, and nothing that leads out of it."""
+"""The archive of a bundle: equal content gives equal bytes, and no path escapes its directory."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_any_tar_unpacks_it_and_what_another_tar_packs_is_read(tmp_path: Path) -
         (file_named("k/x", tarfile.CHRTYPE), "a device"),
         (file_named("k/x", tarfile.FIFOTYPE), "a pipe"),
         (file_named("k/" + "x" * 120), "of type b'L'"),
-        (file_named("k/first"), "there twice"),
+        (file_named("k/first"), "is a duplicate"),
     ],
     ids=lambda value: repr(value.name) if isinstance(value, tarfile.TarInfo) else value,
 )

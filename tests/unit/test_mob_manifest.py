@@ -1,4 +1,4 @@
-"""The manifest of a bundle: what is written is read, and nothing else is believed."""
+"""The manifest of a bundle: it is read as written, and invalid ones are rejected."""
 
 from __future__ import annotations
 

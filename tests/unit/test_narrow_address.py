@@ -1,4 +1,4 @@
-"""Terms of narrow indices that a loop leaves alone are added to the pointer before those that it changes."""
+"""Loop-invariant terms of narrow indices are added to the pointer before the variant ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODULE = """
 }) : () -> ()
 """.replace("NSW", NSW)
 PRODUCT = f'%product = "llvm.mul"(%row, %stride) {NSW}'
-# A loop in the other one.
+# A loop nested in the other one.
 INNER = """
     "llvm.br"()[^bb3] : () -> ()
   ^bb3:

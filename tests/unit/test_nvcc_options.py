@@ -1,4 +1,4 @@
-"""Every option of nvcc is taken for ours, has no effect, or is rejected, and nvcc lists no other."""
+"""Every nvcc option is translated, ignored or rejected, and the table lists all of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_an_option_of_nvcc_does_what_the_table_says(capsys: pytest.CaptureFixtur
     for row in nvcc_options():
         for name in row.names:
             if COMPILER.find(name) and not is_ambiguous(name):
-                # -Xlinker=a,b is nvcc's, -Xlinker a is clang's.
+                # nvcc has -Xlinker=a,b, and clang has -Xlinker a.
                 continue
             words = words_of(row, name)
             if row.rejected:
@@ -61,7 +61,7 @@ def test_an_option_of_nvcc_does_what_the_table_says(capsys: pytest.CaptureFixtur
         ("--include-path a,b", "-Ia -Ib"),
         ("-res-usage", "-Xptxas -v"),
         ("-dopt=on", "-O2"),
-        # Long names that clang takes too.
+        # Long names that clang has too.
         ("--output=x", "-o x"),
         ("--define-macro A=1", "-DA=1"),
         ("--include-directory-after=d", "-idirafter d"),
@@ -94,7 +94,7 @@ def test_the_table_has_what_nvcc_lists() -> None:
     named = {name for name, _ in found}
     assert named <= ours | set(options_of_the_same_name())
     assert set(options_of_the_same_name()) <= named
-    # The command line acts on -h and -V before the options are read.
+    # The command line handles -h and -V before the options are read.
     assert [short for _, short in found if is_unknown(short)] == ["-h", "-V"]
 
 

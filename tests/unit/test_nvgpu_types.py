@@ -1,4 +1,4 @@
-"""Parameters and arguments of types of the nvgpu dialect."""
+"""Parameters and arguments with types of the nvgpu dialect."""
 
 from __future__ import annotations
 

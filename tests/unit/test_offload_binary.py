@@ -25,7 +25,7 @@ def image(target: Target = CUDA, data: bytes = b"i", feature: str = "") -> Devic
     return DeviceImage(target, data, ImageKind.OBJECT, feature=feature)
 
 
-# The bytes 0x40 to 0x90 of what the packager of each release writes for the image above.
+# The bytes 0x40 to 0x90 that the packager of each release writes for the image above.
 ARCH_FIRST = "0900000000000000 6900000000000000 8900000000000000 6e00000000000000 7500000000000000"
 TRIPLE_FIRST = (
     "0900000000000000 6e00000000000000 7500000000000000 6900000000000000 8900000000000000"
@@ -140,7 +140,7 @@ def test_compressed_containers_are_read(compress: Callable[[bytes], bytes]) -> N
 @pytest.mark.parametrize(
     ("size", "field"),
     [
-        (1 << 40, "inflated size at offset 32: 1099511627776 bytes are more than"),
+        (1 << 40, r"inflated size at offset 32: \d+ bytes cannot inflate to 1099511627776"),
         (5, "inflated size at offset 32"),
         (4000, "compressed content at offset 40"),
         (6000, "compressed content at offset 40"),

@@ -1,4 +1,4 @@
-"""Offload binaries as a stranger may send them."""
+"""Malformed offload binaries."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SAMPLES = {
     "zlib": compressed(write(IMAGES, 3), zlib.compress),
     "zstd": compressed(write(IMAGES, 3), zstandard.ZstdCompressor().compress),
 }
-# Objects of Python for each image and string take this many times the bytes of the file.
+# Python objects for images and strings take at most this many times the bytes of the file.
 MULTIPLE = 48
 
 
@@ -58,7 +58,7 @@ def test_truncated_files_are_refused(name: str) -> None:
     data = SAMPLES[name]
     assert read(data)
     whole = struct.unpack_from("<Q", data, 8)[0] if name != "version 1" else len(data)
-    # The padding behind the last container may be missing, and a file may hold fewer containers.
+    # The padding after the last container may be missing, and a file may contain fewer containers.
     ends = {0, *range(whole, len(data))}
     if name == "version 1":
         ends.add(struct.unpack_from("<Q", data, 8)[0])
@@ -112,7 +112,7 @@ def test_strings_that_overlap_are_read_within_a_bound() -> None:
     image[8:16] = len(image).to_bytes(8, "little")
     for number in range(count):
         struct.pack_into("<Q", image, 72 + 24 * number, table_at + number)
-    with pytest.raises(VerificationError, match="name the same bytes more often"):
+    with pytest.raises(VerificationError, match="the strings overlap more"):
         read(bytes(image))
     assert_bounded(read, bytes(image), MULTIPLE)
 
@@ -144,7 +144,7 @@ def test_entries_without_anything_are_bounded() -> None:
     assert_bounded(read, first_version(*[b""] * 1000), MULTIPLE)
 
 
-# Bytes that a shell can pass, a comma aside.
+# Bytes that a shell can pass, except commas.
 KEYS = st.text(st.characters(exclude_characters=",=\0", exclude_categories=["Cs"]), max_size=70)
 
 

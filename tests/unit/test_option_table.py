@@ -1,4 +1,4 @@
-"""One table of options: what it says is what the parsers, help, completion, manual and pages know."""
+"""The option table is consistent with parsers, help, completion, manual and reference pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mlir_offload.toolchain.errors import UsageError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 ALL = every_subcommand()
-# What the command line acts on before the compiler is called.
+# Options that the command line handles before the compiler runs.
 ACTIONS = {
     *("--completion=", "--toolchain-id", "--print-cache-key", "--cmake-dir", "--pkg-config-dir"),
     *("--version", "-print-", "--print-", "-dumpmachine", "-dumpversion"),

@@ -1,4 +1,4 @@
-"""The pages: their links lead somewhere, and the files that they tell a contributor to change exist."""
+"""The pages: their links are valid, and the source files that they mention exist."""
 
 from __future__ import annotations
 

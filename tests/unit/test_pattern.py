@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled when they are first used, and kept compiled for the next call."""
+"""Regular expressions that are compiled on first use, and cached for the next invocation."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_kept_pattern_equals_the_compiled_one(
     assert (source, int(flags)) in _loaded(file.read_bytes())[1]
     kept = PatternStore(file).compiled(source, int(flags))
     for found in (made, kept):
-        # Patterns are equal if their source, flags and code are.
+        # Patterns are equal if their source, flags and code are equal.
         assert found == expected
         assert found.groupindex == expected.groupindex
         assert _matches(found, source) == _matches(expected, source)

@@ -1,4 +1,4 @@
-"""Commands as values, and the one place that starts programs."""
+"""Commands as values, and the only module that starts programs."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_stopping_ends_the_children_and_what_they_started(tmp_path: Path) -> Non
     runner = ProcessRunner()
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    # The grandchild holds the standard output open: run() returns only when it is gone as well.
+    # The grandchild keeps standard output open: run() returns only after it has ended as well.
     command = shell(f"cat {fifo} & echo started > {fifo}.ready; wait")
     interrupted: list[bool] = []
 

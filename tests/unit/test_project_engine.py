@@ -1,4 +1,4 @@
-"""The workers of a build: each step in a process of its own, and what happens if a worker is killed."""
+"""The workers of a build: each step in a separate process, and the handling of killed workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def step(*arguments: str) -> ProjectStep:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[LocalEngine]:
-    # A module of that name in the project's directory is none of ours.
+    # Workers must not import a module of that name from the project's directory.
     (tmp_path / "json.py").write_text("raise SystemExit(9)\n")
     with (tmp_path / "lock").open("wb") as lock:
         engine = LocalEngine(tmp_path, ProcessRunner(), JobSlots(1), lock.fileno(), frozenset())

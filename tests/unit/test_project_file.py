@@ -1,4 +1,4 @@
-"""Manifests of projects: what they say, and where they are wrong."""
+"""Manifests of projects: their contents, and errors with locations."""
 
 from __future__ import annotations
 

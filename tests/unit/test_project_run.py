@@ -1,6 +1,6 @@
-"""The order of steps, what is repeated, and what survives a kill at any moment.
+"""The order of steps, rebuilds, and recovery from a kill at any time.
 
-The steps here copy files: what is tested is who runs when, on a real journal and real files.
+The steps in these tests copy files; the build log and the files are real.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def test_every_step_runs_once_behind_those_it_needs(root: Path) -> None:
         (lambda root: os.utime(root / "1.in"), []),
         (lambda root: os.utime(root / "1.in", ns=(1, 1)), []),
         (lambda root: os.utime(root / "out" / "1.a", ns=(1 << 62, 1 << 62)), []),
-        # A result that was lost is made again; what is made of it is what is there already.
+        # A lost output is made again with the same content, so that dependent steps are not repeated.
         (lambda root: (root / "out" / "1.a").unlink(), ["out/1.a"]),
         (lambda root: (root / "out" / "1.o").write_text("damaged"), ["out/1.o"]),
         (lambda root: (root / "out" / ".mlir-offload-state").write_bytes(b"\xff\n{"), None),
@@ -152,7 +152,7 @@ def test_only_what_changed_is_built_again(
 def test_a_change_of_content_is_seen_whatever_the_time_of_the_file(
     time_ns: int | None, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Long after the files were written: from now on their times alone are looked at.
+    # Long after the files were written, so that from now on only their times are compared.
     monkeypatch.setattr(time, "time_ns", lambda: _YEAR_3000_NS)
     every, _ = build(root)
     assert build(root)[0] == []
@@ -165,7 +165,7 @@ def test_a_change_of_content_is_seen_whatever_the_time_of_the_file(
 def test_a_flag_that_changed_repeats_its_steps_only(root: Path) -> None:
     build(root)
     ran, _ = build(root, graph=graph_in(root, flag="-O3"))
-    # Their results are what they were, so that nothing behind them runs.
+    # Their outputs are unchanged, so that dependent steps do not run.
     assert ran == ["out/0.o", "out/1.o", "out/2.o"]
 
 
@@ -196,7 +196,7 @@ def test_a_build_killed_between_any_two_steps_goes_on_from_there(moment: int, ro
         build(root, first)
     again, _ = build(root)
     assert outputs(root) == whole
-    # The step that ran when it was killed is all that is repeated.
+    # At most the step that ran at the time of the kill is repeated.
     assert len(set(first.ran) & set(again)) <= 1
     assert set(first.ran) | set(again) == {f"out/{name}" for name in whole}
 
@@ -281,7 +281,7 @@ def test_a_new_file_that_a_search_may_find_first_is_an_input(
     build(root, graph=graph)
     with open_state(root, root / "out") as state:
         looked_at = state.settled(graph.steps)
-    # A build with nothing to do compares no more than these.
+    # A build with nothing to do compares only these.
     assert looked_at is not None
     assert not runs or str(PurePosixPath(new).parent) in looked_at
     assert build(root, graph=graph)[0] == []

@@ -1,4 +1,4 @@
-"""Which PTX ISA version and which architectures fit a pair of LLVM and CUDA releases."""
+"""PTX ISA versions and architectures for pairs of LLVM and CUDA releases."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def test_reading_is_linear_whatever_is_repeated(piece: str, before: str) -> None
         survives(read, iter([data]))
         return time.process_time() - begin
 
-    # Were it quadratic, 16 times the text would take 256 times as long.
+    # If it were quadratic, 16 times the text would take 256 times as long.
     assert seconds(8_000) < 0.5 + 100 * seconds(500)
 
 

@@ -1,4 +1,4 @@
-"""The derived table of what readers take, asked again of the readers that are installed: at each limit."""
+"""The derived table of reader limits, verified with the installed readers at each limit."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whole calls with recorded tools: every command line that a call consists of, without any tool.
+"""Complete invocations with recorded tools: every command line, without running any tool.
 
-After a change that is meant, `RECORD_CALLS=1 python -m pytest tests/unit/test_recorded_calls.py`
+After an intended change, `RECORD_CALLS=1 python -m pytest tests/unit/test_recorded_calls.py`
 writes the expected lines again.
 """
 
@@ -66,7 +66,7 @@ def test_a_call_consists_of_these_commands(
     lines = lines.replace(str(Path(driver.__file__).parents[1]), "PACKAGE")
     lines = lines.replace(str(Path.cwd()), "HERE")
     lines = re.sub(r"--toolchain-id=\w+", "--toolchain-id=ID", lines)
-    # Steps that need not wait for each other run in any order.
+    # Independent steps run in any order.
     shown = "".join(f"{line}\n" for line in sorted(lines.splitlines()))
     expected = RECORDED / f"{name}.txt"
     if "RECORD_CALLS" in os.environ:
@@ -159,10 +159,10 @@ def test_a_call_is_packed_with_what_led_to_its_failure(
     }
     steps = [line.split()[:3] for line in texts["steps"].splitlines()]
     names = [words[2] if words[1] == "step" else words[0] for words in steps]
-    # Each behind those that it needs: the host code behind the images in it.
+    # Each step follows its prerequisites: the host code follows the images that it embeds.
     assert names.index("nvptx-ir") < names.index("package") < names.index("embed")
     assert names[-1] == "clang"
-    # The README names what was left out.
+    # The README lists the omitted options, which contain paths.
     assert not [
         name for name, text in texts.items() if str(tools.root) in text and name != "README"
     ]
@@ -338,7 +338,7 @@ def bundle(tools: RecordedTools, capsys: pytest.CaptureFixture[str]) -> Recorded
         (19, ("scale.mob", "-c"), "needs clang of LLVM 22 or newer, here is LLVM 19.1.0"),
         (15, ("scale.mob", "-c"), "no LLVM installation there"),
         (22, ("scale.mlir",), "link needs a bundle"),
-        (22, ("scale.mob", "call.c", "-c"), "call.c is none"),
+        (22, ("scale.mob", "call.c", "-c"), "call.c is not a bundle"),
         (22, ("scale.mob", "again.mob", "-c"), "two host modules would both become scale.o"),
         (22, ("scale.mob", "again.mob", "-c", "-o", "k.o"), "-o names one file"),
         (22, ("scale.mob", "-o", "scale", "-fgpu-rdc"), "link does not take -fgpu-rdc"),

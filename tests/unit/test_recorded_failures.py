@@ -1,4 +1,4 @@
-"""What a call says of a tool that fails, and of programs that its targets do not suit, with recorded tools."""
+"""Errors for failing tools, and for programs that do not suit the targets, with recorded tools."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_cuda_cpp_without_a_gpu_of_nvidia_is_rejected(
     ("printed", "said"),
     [
         ("fatal error: error in backend: Cannot select: intrinsic %llvm.nvvm.setmaxnreg", "has no instruction for llvm.nvvm.setmaxnreg"),
-        ("device0.ll:3:1: error: expected type", "LLVM 19 does not take what LLVM 22 made of this file: expected type"),
+        ("device0.ll:3:1: error: expected type", "LLVM 19 rejects the output of LLVM 22 for this file: expected type"),
     ],
     ids=["an instruction", "a type"],
 )  # fmt: skip

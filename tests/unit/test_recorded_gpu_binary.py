@@ -1,4 +1,4 @@
-"""What becomes of each object of a gpu.binary on its way to a device image, with recorded tools."""
+"""The processing of each object of a gpu.binary into a device image, with recorded tools."""
 
 from __future__ import annotations
 

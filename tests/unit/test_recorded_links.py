@@ -1,4 +1,4 @@
-"""Whole links with recorded tools, of objects that LLVM makes in this process."""
+"""Complete links with recorded tools, of objects that LLVM writes in this process."""
 
 from __future__ import annotations
 

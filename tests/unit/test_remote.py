@@ -1,4 +1,4 @@
-"""What a server is asked, without one: its address, the files of an action, and how they are sent."""
+"""Requests to a remote execution server, without one: its address, the files of an action, uploads."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_a_url_names_a_server_and_an_instance(
         ("grpcs://farm.example:99999", "not an address of a server"),
         ("grpcs://user:secret@farm.example:443", "all that it may name"),
         ("grpcs://farm.example:443/a?token=x", "all that it may name"),
-        ("grpc://farm.example:443", "nothing but TLS"),
-        ("grpc://10.0.0.1:443", "nothing but TLS"),
+        ("grpc://farm.example:443", "without TLS"),
+        ("grpc://10.0.0.1:443", "without TLS"),
     ],
 )
 def test_what_is_no_address_or_has_no_tls_is_refused(url: str, reason: str) -> None:
@@ -223,9 +223,9 @@ def test_a_file_that_is_not_what_its_name_says_is_refused() -> None:
     remote = RemoteFiles(storage)  # type: ignore[arg-type]
     blob = blob_of(b"content")
     storage.files[blob.id.hash] = b"CONTENT"
-    with pytest.raises(VerificationError, match="something else"):
+    with pytest.raises(VerificationError, match="other content"):
         remote.fetch([blob.id], {})
-    with pytest.raises(VerificationError, match="something else"):
+    with pytest.raises(VerificationError, match="other content"):
         remote.fetch([], {BlobId(blob.id.hash, 7): b"contenT"})
 
 

@@ -45,7 +45,7 @@ def test_an_error_has_its_location_first_then_the_line_and_the_notes_and_the_hin
         "      |           ^~\n"
         "  hint: define it\n"
     )
-    # Of a file that the command line does not name, no line is shown.
+    # Source lines are shown only for files on the command line.
     error.notes = ()
     assert shown(error, capsys) == "k.mlir:2:8: error: unknown operation\n  hint: define it\n"
 

@@ -1,4 +1,4 @@
-"""Messages about bitcode that the linking clang reads again, if no table knows its LLVM."""
+"""Messages about bitcode that the linking clang rereads, because no table knows its LLVM."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from mlir_offload.driver.option.response_file import expand_arguments, fit, quot
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
 from mlir_offload.toolchain.process import Command, ProcessRunner
 
-# A tab precedes `tab`, and the last backslash has nothing to escape.
+# A tab precedes `tab`, and the last backslash escapes nothing.
 _QUOTED = """-c 'a b.c' "c d.c" e\\ f.c g\\h "q\\"r" 'x\\y' a"b "c'd 'e # f\n\ttab "" '\\"""
 _WORDS = ["-c", "a b.c", "c d.c", "e f.c", "gh", 'q"r', "xy", "ab cd e", "#", "f", "tab", "", "\\"]
 
@@ -48,7 +48,7 @@ def test_no_text_is_too_odd_to_be_read(text: str) -> None:
 
 @pytest.mark.llvm(22)
 def test_clang_reads_the_same_words(tmp_path: Path) -> None:
-    # It drops the empty words, which GCC keeps.
+    # clang drops empty words, and GCC keeps them.
     (tmp_path / "r").write_text(_QUOTED)
     clang = ["/usr/lib/llvm-22/bin/clang", "@r"]
     result = subprocess.run(clang, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -141,7 +141,7 @@ def test_a_command_too_long_for_the_system_is_run_through_a_file(
     tmp_path: Path, count: int, length: int
 ) -> None:
     (tmp_path / "a.c").write_text("int a;")
-    # Each is another one: a macro may be defined twice only as the same.
+    # Each macro has another name, because a macro can be redefined only with the same value.
     macros = (f"-DM{number}={'x' * length}" for number in range(count))
     output = tmp_path / "a b.o"
     argv = ("/usr/lib/llvm-22/bin/clang", *macros, "-c", str(tmp_path / "a.c"), "-o", str(output))

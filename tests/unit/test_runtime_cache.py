@@ -1,4 +1,4 @@
-"""Objects of the runtime that are kept between links, and programs that are not asked twice."""
+"""Cached runtime objects, and cached versions of programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime's files and the command lines made for them."""
+"""The runtime's source files and the command lines for compiling them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SYSTEM_HEADERS = {
 
 ROOT = runtime_source()
 INCLUDED = set(re.findall(r'#include "(.*\.c)"', ROOT.read_text(encoding="utf-8")))
-# These are compiled by themselves: into images for the CPU, and for programs with sparse matrices.
+# These are compiled separately: for CPU images, and for programs with sparse matrices.
 ALONE = {"cpu_async.c", "cpu_device.c", "cpu_math.c", "cpu_tensor.c", "sparse.c", "sparse_lt.c"}
 
 

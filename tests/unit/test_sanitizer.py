@@ -1,4 +1,4 @@
-"""LLVM IR that is marked for a sanitizer."""
+"""LLVM IR with sanitizer attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which library a sanitizer takes: that of clang, or of GCC where that serves."""
+"""The library of a sanitizer: clang's, or GCC's if that is compatible."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def test_the_package_that_the_hint_names_has_the_library() -> None:
     runner = ProcessRunner()
     listed = runner.run(Command(("dpkg-query", "--listfiles", "libclang-rt-22-dev")))
     assert f"/libclang_rt.tsan-{os.uname().machine}.so\n" in listed.stdout
-    # apt finds it under that name.
+    # apt has a package of that name.
     install = Command(("apt-get", "install", "--simulate", "libclang-rt-22-dev"))
     assert runner.run(install).returncode == 0

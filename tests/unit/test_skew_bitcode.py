@@ -1,4 +1,4 @@
-"""What is found in bitcode and text, next to what the readers of the releases themselves do."""
+"""Findings in bitcode and textual IR, compared with the readers of the releases."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from foreign.probe_module import wide_integer_module
 from support.bitcode_corpus import assemble, tool
 from support.skew_cases import AMDGPU, CASES, DEBUG, HIDDEN, NVPTX, function
 
+from mlir_offload.toolchain.bitcode.bitstream import Block
+from mlir_offload.toolchain.bitcode.block_reader import BlockReader
+from mlir_offload.toolchain.bitcode.code import BlockId
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.bitcode.skew import check_module
 from mlir_offload.toolchain.byte_view import memory_view
+from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.skew import symbol
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
@@ -26,7 +30,7 @@ from mlir_offload.toolchain.skew.text import check_text
 
 RELEASES = range(15, 23)
 INSTALLED = tuple(release for release in (15, 16, 19) if Path(tool(release, "llvm-dis")).exists())
-# The text of these says what its release does not read in words of its own.
+# Rules whose construct is not visible as a version-specific construct in textual IR.
 SAME_IN_TEXT = frozenset({"BC014", "BC015", "BC018", "BC023", "AM004"})
 
 
@@ -55,7 +59,7 @@ def reader_refuses(release: int, name: str, data: bytes) -> bool:
 @pytest.mark.parametrize("name", CASES)
 def test_a_construct_is_found_for_each_release_before_the_one_that_reads_it(name: str) -> None:
     case = CASES[name]
-    # LLVM gives intrinsics attributes of its own, and memory(...) is one of LLVM 16.
+    # LLVM adds attributes to intrinsics, and memory(...) is new in LLVM 16.
     beside = {"BC010"} if "intrinsic" in name else set()
     for release in range(16 if "effects" in name else 15, 23):
         found = errors(skews(case.text, release, case.writer))
@@ -178,7 +182,7 @@ def test_a_summary_of_a_newer_release_is_told() -> None:
 
 @pytest.mark.llvm(22)
 def test_an_attribute_in_a_form_that_is_unknown_is_told() -> None:
-    # range and initializes came with their forms; uwtable is a known attribute in another form.
+    # range and initializes were added with their forms; uwtable is a known attribute with another form.
     from msgspec.structs import replace
 
     from mlir_offload.toolchain.bitcode.attribute import Attribute, AttributeGroup
@@ -283,7 +287,7 @@ def test_a_reader_that_drops_all_debug_information_is_told(name: str) -> None:
     row = next(row for row in load_limits().debug_operations.values() if row.name == name)
     arguments = ", 1, 2" if row.number in load_limits().debug_arguments else ""
     text = EXPRESSIONS.replace("OPERATION", f"{name}{arguments}")
-    # Older parsers do not know the names of all.
+    # Older parsers do not know all names.
     spelled = text.replace(name, str(row.number)).encode()
     for release in (15, 16, 19):
         is_dropped = release < row.since
@@ -312,7 +316,7 @@ def test_a_retained_node_at_which_a_reader_drops_all_debug_information_is_told(
     since = next(
         (row.since for row in load_limits().retained_nodes.values() if row.node == kind), 0
     )
-    # What two functions use is among the metadata of the module.
+    # Nodes that two functions use are in the metadata of the module.
     text = RETAINING + "".join(
         f"define void @f{number}() !dbg !4 {{\n  ret void\n}}\n" for number in range(functions)
     ).replace("f1() !dbg !4", "f1() !dbg !8")
@@ -404,7 +408,7 @@ def test_a_code_object_version_that_a_release_does_not_make_is_told_by_what_is_r
     flag: str, version: int, obeying: Sequence[int]
 ) -> None:
     flags = f'!llvm.module.flags = !{{!0}}\n!0 = !{{i32 1, !"{flag}", i32 {version}00}}\n'
-    # LLVM 19 and newer write the newer name for the older one.
+    # LLVM 19 and newer write the new name in place of the old one.
     writer = 16 if flag.startswith("amdgpu") else 22
     for release in range(15, 23):
         made = code_object_of(release).versions[-1]
@@ -440,7 +444,7 @@ def test_a_device_library_that_nothing_uses_is_not_told() -> None:
     assert errors(skews(text, 16)) == set()
     for one in (library, text + used, text + "declare void @f()\n"):
         assert "AM001" in errors(skews(one, 16))
-    # The library asks for the version itself.
+    # The library itself reads the version.
     own = HIDDEN + "@__oclc_ABI_version = external addrspace(4) global i32\n"
     assert "AM004" not in errors(skews(own, 16))
 
@@ -482,7 +486,7 @@ def test_arguments_that_a_later_libomptarget_reads_past_are_told() -> None:
         assert errors(list(check_text(text, Consumer(release)))) == expected
 
 
-# What LLVM wrote for x86-64 before 18.
+# The data layout of LLVM before 18 for x86-64.
 NARROW = (
     'target datalayout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-f80:128-n8:16:32:64-S128"\n'
     'target triple = "x86_64-pc-linux-gnu"\n'
@@ -495,7 +499,7 @@ NARROW = (
     [
         ("i8, i128", True),
         ("i64, [2 x i128], ptr", True),
-        # As clang writes it out, and what is aligned already.
+        # Padding as clang writes it explicitly, and members that are aligned anyway.
         ("i8, [15 x i8], i128", False),
         ("i64, i64, i128", False),
         ("i8, i64", False),
@@ -557,7 +561,7 @@ def test_bounds_of_a_function_that_is_no_kernel_are_no_fault_of_bitcode() -> Non
 def test_what_an_older_back_end_stops_at_is_told(text: str, since: int) -> None:
     for release in (16, 18, 19, 20, 22):
         expected = {"BC025"} if release < since else set()
-        # LLVM 22 gives a declared intrinsic attributes that are too new as well.
+        # LLVM 22 also adds attributes to a declared intrinsic that are too new.
         assert errors(skews(text, release)) - {"BC010"} == expected
         indented = text.replace("\n ", "\n  ")
         assert errors(list(check_text(indented, Consumer(release)))) == expected
@@ -611,7 +615,7 @@ def test_an_intrinsic_that_an_older_release_takes_for_another_is_told() -> None:
     for side, taken in (("left", set()), ("right", {"BC028"})):
         text = splice(side)
         for release, expected in ((16, {"BC014"}), (19, taken), (21, taken), (22, set())):
-            # LLVM 22 gives a declared intrinsic attributes that are too new as well.
+            # LLVM 22 also adds attributes to a declared intrinsic that are too new.
             assert errors(skews(text, release)) - {"BC010"} == expected
             assert errors(list(check_text(text, Consumer(release)))) == expected
     command = [tool(19, "opt"), "-passes=verify", "-S", "-"]
@@ -751,3 +755,16 @@ def test_every_rule_of_a_module_has_a_case() -> None:
             "AM006",
         }:
             assert name in told or f'"{name}"' in own, name
+
+
+@pytest.mark.llvm(22)
+def test_damaged_names_of_values_are_found_though_no_rule_looks_at_them() -> None:
+    data = bytearray(bitcode_of("define i32 @f(i32 %name) { ret i32 %name }"))
+    module = read_bitcode(memory_view(bytes(data)))
+    inner = BlockReader(module.content.stream, module.content.bodies[0])
+    (names,) = (
+        one for one in inner if isinstance(one, Block) and one.number == BlockId.VALUE_SYMBOLS
+    )
+    data[names.begin >> 3 : names.end >> 3] = b"\xff" * ((names.end - names.begin) >> 3)
+    with pytest.raises(VerificationError, match="block 14"):
+        list(check_module(read_bitcode(memory_view(bytes(data))), Consumer(22)))

@@ -1,4 +1,4 @@
-"""What is found in objects, libraries, containers, PTX and cubins, and where it is said to be."""
+"""Findings in objects, libraries, containers, PTX and cubins, and their locations."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_packaged_bitcode_needs_a_layout_and_all_of_libdevice() -> None:
     assert errors(found(binary(NVPTX + function(" ret void")), Consumer(22))) == ["DL001"]
     calls = LAYOUT + NVPTX + "declare float @__nv_sqrtf(float)\n"
     assert [one.rule for one in found(binary(calls), Consumer(22))] == ["NV012"]
-    # By itself it may be linked with what it lacks.
+    # Bitcode that is not packaged may be linked with the missing library.
     assert found(assemble(22, NVPTX + "declare float @__nv_sqrtf(float)\n"), Consumer(22)) == []
 
 
@@ -289,5 +289,5 @@ def test_damaged_files_give_findings_or_nothing() -> None:
     for data in sources:
         step = max(1, len(data) // 60)
         changed = [*hostile.truncations(data, step), *hostile.spliced(data, 60)]
-        # No error is raised: what is damaged is a finding.
+        # Nothing is raised: damage is a finding.
         assert hostile.survives(lambda read: found(read, Consumer(16)), iter(changed)) == 0

@@ -1,4 +1,4 @@
-"""The tables of skew: complete, used, and refused where they are broken."""
+"""The skew tables are complete and used, and invalid ones are rejected."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_no_text_of_a_rule_but_its_message_has_places() -> None:
         assert rule.title[0].islower() or rule.title.split()[0].isupper() or rule.title[0].isdigit()
 
 
-# The tables that tell what a release makes of the files of others.
+# The tables that describe how a release reads files of others.
 MEASURED = (
     *("reader_limits", "intrinsics", "intrinsic_signatures", "skew_limits", "ir_text"),
     *("ir_features", "bitcode"),
@@ -64,13 +64,13 @@ MEASURED = (
 @pytest.mark.parametrize("name", MEASURED)
 def test_each_table_names_a_program_that_measures_it_for_a_new_release(name: str) -> None:
     text = (ROOT / "toolchain" / "data" / f"{name}.yaml").read_text(encoding="utf-8")
-    # The rows of skew_limits.yaml have their own.
+    # Each row of skew_limits.yaml names its own program.
     parts = text.split("\n\n")[1:] if name == "skew_limits" else [text]
     programs = {f"tests/foreign/{program}.py" for program in PROGRAMS}
     assert [part for part in parts if programs.isdisjoint(PROGRAM.findall(part))] == []
 
 
-# What tools print, word for word, and the rule that it tells of.
+# Messages of tools, verbatim, and the rule that each matches.
 SAID = {
     "error: Unknown attribute kind (102) (Producer: 'LLVM22.1.8' Reader: 'LLVM 19.1.7')": "BC010",
     "error: Invalid attribute group entry (Producer: 'LLVM22.1.8' Reader: 'LLVM 16.0.6')": "BC011",
@@ -133,7 +133,7 @@ BROKEN_RULES: dict[str, tuple[Callable[[Table], object], str]] = {
         "message of BC001 is not a format",
     ),
     "place": (lambda t: t["rules"][0].update(message="{0}"), "a place '0' that is not a name"),
-    "pattern": (lambda t: t["rules"][0].update(said=["("]), "what tools say of BC001"),
+    "pattern": (lambda t: t["rules"][0].update(said=["("]), "in `said` of BC001"),
 }
 
 
@@ -221,7 +221,7 @@ def test_the_longest_name_up_to_a_dot_counts_as_in_llvm() -> None:
     assert {name: known.first_release(name) for name in expected} == expected
 
 
-# The readers of each release, asked when the table was made, are asked again about these.
+# Intrinsics with which the readers of each release are tested again.
 ASKED = (
     "llvm.va_start.p0", "llvm.va_end.p0", "llvm.va_copy.p0", "llvm.stacksave.p0", "llvm.thread.pointer.p0",
     "llvm.coro.await.suspend.void", "llvm.coro.end.results", "llvm.eh.typeid.for.p0", "llvm.umin.i32",
@@ -266,7 +266,7 @@ def test_the_releases_of_intrinsics_are_those_that_have_them(release: int) -> No
     table = load_intrinsics()
     late = [name for name in names if (table.first_release(name) or 0) > release]
     assert late == []
-    # What AMDGPU calls its own variables of shared memory looks like an intrinsic too.
+    # AMDGPU's names for variables in workgroup memory look like intrinsics.
     newer = {name for name in names_in(22) - names if name.startswith("llvm.nvvm.")}
     unknown = [name for name in newer if (table.first_release(name) or 0) <= release]
     assert unknown == []

@@ -1,4 +1,4 @@
-"""When a program gets the runtime's part for sparse matrices, and what it is told without."""
+"""When a program gets the runtime's part for sparse matrices, and errors if it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The LLVM IR that is made for the SPIR-V back end of what was lowered for NVIDIA GPUs."""
+"""LLVM IR for the SPIR-V back end, generated from IR that was lowered for NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -74,8 +74,19 @@ def test_kernels_take_global_pointers_and_bytes_and_use_generic_pointers() -> No
             "%2 = load float, ptr addrspace(3) @tile",
             "load float, ptr addrspace(3) @tile",
         ),
+        ("%2 = sitofp i1 %1 to float", "%v2 = select i1 %v1, float -1.0, float 0.0"),
+        (
+            "%2 = sitofp <4 x i32> %1 to <4 x float>",
+            "%v2 = call spir_func <4 x float> @_Z14convert_float4Dv4_i(<4 x i32> %v1)",
+        ),
+        ("%2 = sitofp i16 %1 to half", "%v2 = fptrunc float %mo.float.v2 to half"),
+        ("%2 = sitofp i64 %1 to double", "%v2 = call spir_func double @mo.sitofp.l(i64 %v1)"),
         ("%2 = load bfloat, ptr %0", "%v2 = load i16, ptr addrspace(4) %v0"),
         ("store bfloat 0xR3FC0, ptr %0", "store i16 16320, ptr addrspace(4) %v0"),
+        (
+            "%2 = phi bfloat [ %1, %a ], [ 0xR3FC0, %b ]",
+            "%v2 = phi i16 [ %v1, %a ], [ 16320, %b ]",
+        ),
         (
             'call void @"ptr x"(ptr %0)',
             'call spir_func void @"ptr x"(ptr addrspace(4) %v0)',
@@ -179,7 +190,7 @@ def test_what_spirv_has_not_is_refused(body: str, parameters: str, message: str)
 def test_code_without_the_kernels_is_refused(expected: dict[str, tuple[str, ...]]) -> None:
     words = (0x07230203, 0x00010400, 43 << 16 | 22, 8, 0, 3 << 16 | 14, 2, 2)
     content = memory_view(b"".join(word.to_bytes(4, "little") for word in words))
-    with pytest.raises(VerificationError, match="is missing in the SPIR-V that was made of it"):
+    with pytest.raises(VerificationError, match="is missing in the generated SPIR-V"):
         check_spirv_kernels(content, expected)
 
 

@@ -1,4 +1,4 @@
-"""Cutting a program into host and device, and what is refused before any pass runs."""
+"""Split a program into host and device modules, and reject unsupported programs before any pass runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call loads, and when: each module costs every start of the compiler."""
+"""The modules that an invocation imports, and when: each delays every start of the compiler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mlir_offload.offload.image import ImageKind
 from mlir_offload.toolchain.target import Kind, all_kinds
 
 SAXPY = Path(__file__).resolve().parents[2] / "docs" / "examples" / "saxpy.mlir"
-# The driver as it is, that tells what is loaded when its first program starts, and in the end.
+# Runs the driver, and records the loaded modules when its first program starts and at the end.
 OBSERVED = """\
 import os, sys
 from mlir_offload.driver.cli import main
@@ -40,7 +40,7 @@ def noting_end(status):
 ProcessRunner.run, os._exit = noting, noting_end
 main()
 """
-# For files of users, for pages and messages, for other subcommands.
+# Modules for files of users, for pages and messages, for other subcommands.
 NEVER = {
     *(
         "click",
@@ -59,7 +59,7 @@ NEVER = {
     *("mlir_offload.driver.option.subcommand", "mlir_offload.driver.message.text"),
     *("mlir_offload.driver.compile.guard", "mlir_offload.toolchain.amdgpu"),
 }
-# What reads and judges files that the call does not make.
+# Modules that read and check files which the invocation did not make.
 READERS = frozenset(
     f"mlir_offload.{name}"
     for name in (
@@ -71,11 +71,11 @@ READERS = frozenset(
         "driver.link.error",
     )
 )
-# OpenSSL's library, which takes longer to load than a small program to read, hashes device code of libraries.
+# A link loads hashlib (OpenSSL, which is slow to load) to hash device code of libraries.
 LINKING = frozenset(
     ("hashlib", "mlir_offload.driver.link.program", "mlir_offload.offload.link.coverage")
 )
-# A link of objects comes to these if kernels have one name, for AMD GPUs, and for other formats.
+# A link uses these only for duplicate kernel names, AMD GPUs, and other formats.
 SELDOM_LINKED = frozenset(
     f"mlir_offload.{name}"
     for name in (
@@ -115,7 +115,7 @@ OTHER_KINDS = frozenset(
         "translate.cpu.module",
     )
 )
-# A compilation comes to these while its first programs run.
+# A compilation uses these while its first programs run.
 LATER = {
     "mlir_offload.driver.build.source",
     "mlir_offload.driver.step.split_file",
@@ -124,7 +124,7 @@ LATER = {
 
 @dataclass(frozen=True)
 class Loaded:
-    """The modules that were there when the first program started, and in the end."""
+    """The modules that were loaded when the first program started, and at the end."""
 
     at_first: frozenset[str]
     at_last: frozenset[str]
@@ -132,13 +132,13 @@ class Loaded:
 
 def loaded_by(arguments: Sequence[str], directory: Path) -> Loaded:
     notes = directory / "loaded.json"
-    # An editable install finds modules by others of its own, which -S leaves out.
+    # -S omits the import hooks of an editable install, which load further modules.
     path = os.pathsep.join((os.environ["PYTHONPATH"], sysconfig.get_path("purelib")))
     environment = {**os.environ, "LOADED": str(notes), "PYTHONPATH": path}
     call = [sys.executable, "-S", "-c", OBSERVED, *arguments]
-    # The first of two calls reads the tables of YAML, and keeps them.
+    # The first of two invocations reads the YAML tables and caches them.
     for number in range(2):
-        # Programs are asked for their versions: they are the first to be started.
+        # A fresh cache, so that the versions of programs are queried, which starts the first programs.
         environment["XDG_CACHE_HOME"] = str(directory / f"cache{number}")
         subprocess.run(call, cwd=directory, env=environment, check=True, capture_output=True)
     first, last = json.loads(notes.read_text())

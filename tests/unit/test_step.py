@@ -1,4 +1,4 @@
-"""Steps are values, and their command lines say all that they hold."""
+"""Steps are values, and their command lines represent all of their fields."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mlir_offload.translate.kind_lowering import FORM_NAMES, Contraction, Device
 from mlir_offload.translate.prefix_map import PrefixMap
 from mlir_offload.translate.sanitizer import Sanitizer
 
-# What command lines, and the values with several parts in them, treat in a way of its own.
+# Characters with a special meaning in command lines and in composite values.
 TEXT = st.text("ab=,-/.@ é\n", min_size=1, max_size=5)
 FLAGS = (
     ("-O2",),

@@ -6,14 +6,14 @@ from mlir_offload.offload.string_order import djb_hash, hash_value, written_orde
 
 USUAL = (b"file", b"triple", b"arch", b"kind")
 
-# What the packagers of LLVM 15, 16, 19, 22 and 23 wrote.
+# The order of strings in the output of the packagers of LLVM 15, 16, 19, 22 and 23.
 ORDERS = {
     15: ("StringMap", "StringMap"),
     16: ("DenseMap", "StringMap"),
     22: ("DenseMap", "MapVector"),
     23: ("DenseMap of LLVM 23", "MapVector"),
 }
-# Of the keys key0 to key59, with which the table grows and buckets are taken: by the packager of LLVM 23.1.
+# The order of the keys key0 to key59, for which the table grows and has collisions, by LLVM 23.1.
 _GROWN = """
 30 12 18 arch 35 28 0 42 31 triple 8 9 52 39 44 51 17 15 24 2 26 34 5 21 49 1 54 47 7 40 32 38 11 22
 59 36 19 48 50 27 3 55 10 45 56 4 6 16 33 29 53 43 46 58 23 20 57 13 25 37 41 14
@@ -50,7 +50,7 @@ def test_the_table_of_llvm_23_probes_one_bucket_after_the_other() -> None:
 @pytest.mark.parametrize(
     ("length", "value"),
     [
-        # Of the xxhash package of PyPI, for the bytes 0, 7, 14 ... modulo 251.
+        # From the xxhash package of PyPI, for the bytes 0, 7, 14 ... modulo 251.
         (0, 0x2D06800538D394C2),
         (3, 0xC3489259E968AD9E),
         (8, 0xB88DEE77F6BF6980),
@@ -72,7 +72,7 @@ def test_djb_is_a_polynomial_in_33_of_32_bits(key: bytes) -> None:
 @pytest.mark.parametrize(
     ("length", "value"),
     [
-        # Printed by a program that includes llvm/ADT/Hashing.h of LLVM 14, for the bytes 1, 8, 15 ...
+        # From a program that includes llvm/ADT/Hashing.h of LLVM 14, for the bytes 1, 8, 15 ...
         (0, 0x65B0C5ECC2C5CC82),
         (1, 0xA3C7B31FE002D449),
         (3, 0xB5A209A9EE20806A),

@@ -39,7 +39,7 @@ from mlir_offload.translate.prefix_map import PrefixMap, map_locations
 from mlir_offload.translate.sanitizer import Sanitizer, instrumented
 from mlir_offload.translate.spirv.module import spirv_device_ir
 
-# What a rewrite might take for code.
+# Text that a rewrite could mistake for code.
 CODE = (
     *(" : (", ") -> ", " loc(", "= ", ", ", ">", "<", "(", ")", "{", "}", "[", "]", "-> ", "//", ";"),
     *('"', "\\", "%0", "%arg0", "%2", "@g", "@k", '@"', "!0", "#loc", "moq.41", "\n", "é", "c"),

@@ -1,4 +1,4 @@
-"""What was read of a table is kept next to it, and holds for that very file only."""
+"""The cache of a parsed table is next to it, and valid only for the same file."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_where_nothing_may_be_written_it_is_read_all_the_same(
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     assert load() == {"rows": [1]}
     assert kept(table) == []
-    # Where a folder should be, a file is.
+    # A file has the name of the cache directory.
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     (table.parent / "__pycache__").write_text("")
     assert load() == {"rows": [1]}

@@ -1,4 +1,4 @@
-"""Targets that a program attaches to a module."""
+"""Target attributes of a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which targets are linked together: what the linker wrappers of LLVM 18, 22 and 23 did with an image of each."""
+"""Targets that are linked together, compared with the linker wrappers of LLVM 18, 22 and 23."""
 
 from __future__ import annotations
 

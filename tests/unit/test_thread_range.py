@@ -1,11 +1,11 @@
-"""The range of a thread ID is that of any block where only addresses are made of the ID."""
+"""The range of a thread ID is widened to that of any block if only addresses depend on the ID."""
 
 from __future__ import annotations
 
 import pytest
 
 from mlir_offload.translate.mlir.module import parse_module
-from mlir_offload.translate.thread_range import widen_ranges
+from mlir_offload.translate.thread_range import bound_blocks, widen_ranges
 
 MODULE = """
 "builtin.module"() ({
@@ -87,3 +87,51 @@ def test_an_id_that_may_decide_something_keeps_its_range(use: str) -> None:
 )
 def test_other_ranges_stay(name: str, given: str) -> None:
     assert range_of(name=name, given=given) == given
+
+
+BLOCKS = """
+"builtin.module"() ({
+  "llvm.func"() <{function_type = !llvm.func<void ()>, sym_name = "k"}> ({
+    %t = "rocdl.workitem.id.x"() THREAD : () -> i32
+    %x = "rocdl.workgroup.id.x"() : () -> i32
+    %y = "rocdl.workgroup.id.y"() GIVEN : () -> i32
+    %z = "rocdl.workgroup.id.z"() : () -> i32
+    "llvm.return"() : () -> ()
+  }) {SIZE} : () -> ()
+}) : () -> ()
+"""
+SIZE = "rocdl.reqd_work_group_size = array<i32: 32, 3, 1>"
+THREAD = "<{range = #llvm.constant_range<i32, 0, 32>}>"
+
+
+def blocks_of(thread: str = THREAD, given: str = "", size: str = SIZE) -> list[str]:
+    """Return the ranges of the block IDs."""
+    text = BLOCKS.replace("THREAD", thread).replace("GIVEN", given).replace("SIZE", size)
+    functions = parse_module(text).operations
+    bound_blocks(functions)
+    inside = functions[0].walk_inside()
+    return [one.attribute("range") for one in inside if one.name.startswith("rocdl.workgroup")]
+
+
+def test_a_block_id_has_the_range_of_the_largest_grid() -> None:
+    # 2**32 threads at most: 2**27 blocks of 32, and one more than a third of blocks of 3.
+    limits = [134217728, 1431655766]
+    assert blocks_of() == [*(f"#llvm.constant_range<i32, 0, {limit}>" for limit in limits), ""]
+
+
+def test_a_block_of_two_threads_bounds_nothing_in_32_bits() -> None:
+    assert blocks_of(size=SIZE.replace("32, 3, 1", "2, 1, 2")) == ["", "", ""]
+
+
+def test_a_range_that_is_known_stays() -> None:
+    given = "#llvm.constant_range<i32, 0, 7>"
+    assert blocks_of(given=f"<{{range = {given}}}>")[1] == given
+
+
+@pytest.mark.parametrize(
+    ("thread", "size"),
+    [(THREAD, "other"), ("{range = array<i32: 0, 32>}", SIZE), ("", SIZE)],
+    ids=["no known size", "LLVM 19", "no range"],
+)
+def test_other_block_ids_have_no_range(thread: str, size: str) -> None:
+    assert blocks_of(thread, size=size) == ["", "", ""]

@@ -1,4 +1,4 @@
-"""What the tools print, as they printed it, and what is made of it."""
+"""Messages of the tools, verbatim, and their parsed form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlir_offload.translate.tool_message import (
 
 ERROR, WARNING, NOTE, REMARK = Severity.ERROR, Severity.WARNING, Severity.NOTE, Severity.REMARK
 
-# Printed by LLVM 22, GNU ld 2.40 and CUDA 13.0 for small wrong inputs.
+# Printed by LLVM 22, GNU ld 2.40 and CUDA 13.0 for small invalid inputs.
 PRINTED = {
     "mlir-opt, with a note": (
         "mlir-opt",

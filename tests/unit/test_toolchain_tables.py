@@ -1,4 +1,4 @@
-"""The tables of installed software: what a broken one is refused for."""
+"""The tables of installed software: errors for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The map of a file by size: every byte has its area, and nothing lies over another."""
+"""The treemap of a file: every byte is represented, and rectangles do not overlap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on trust: each claim names a test that there is, and those that no other file has are here."""
+"""The page on trust: the tests that its claims name exist; tests that fit no other file are here."""
 
 from __future__ import annotations
 

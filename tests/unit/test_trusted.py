@@ -1,4 +1,4 @@
-"""What a project's files say chooses no program, unless the user trusts them."""
+"""A project's files choose no programs, unless the user trusts them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_project_chooses_no_program_for_any_subcommand(
         assert "evil" not in " ".join(settled(project, words))
     trusted(project, file)
     assert ("--" in " ".join(settled(project, words))) == (subcommand not in READING and takes)
-    # What follows was not read by the user.
+    # The user has not read the added line.
     file.write_text(file.read_text() + "#\n")
     if subcommand not in READING and takes:
         with pytest.raises(UsageError, match="not trusted"):
@@ -122,6 +122,8 @@ def test_a_release_is_chosen_among_what_is_installed(project: Path) -> None:
         "-Xdevice-opt -B.",
         "-Wl,-Map=/home/user/.profile",
         "-Xptxas -o -Xptxas ../../file",
+        "-Wp,-dependency-file,../../file",
+        "-Wa,-o,../../file",
     ],
 )
 def test_the_manifest_of_a_project_chooses_no_program(

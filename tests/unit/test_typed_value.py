@@ -1,4 +1,4 @@
-"""Values of Struct types are read in any thread."""
+"""Values of Struct types can be read in any thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("toolchain", "offload", "translate", "driver")
-# The annotation of Inner waits while msgspec knows the first field of Outer, and not yet the second.
+# The annotation of Inner blocks while msgspec knows only the first field of Outer.
 PROGRAM = """
 import sys, threading
 from msgspec import Struct

@@ -1,4 +1,4 @@
-"""Device functions that a link does not find: which file calls them, and for which device."""
+"""Undefined device functions in a link: the file that calls them, and the device."""
 
 from __future__ import annotations
 

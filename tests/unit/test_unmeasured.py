@@ -1,4 +1,4 @@
-"""What is inferred of a release whose tools were never asked, and what is said of it."""
+"""Assumptions about a release whose tools were never probed, and the note about them."""
 
 from __future__ import annotations
 

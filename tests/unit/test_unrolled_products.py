@@ -1,4 +1,4 @@
-"""Products of vectors that are too large to be compiled in sensible time are found before they are."""
+"""Products of vectors that would take too long to compile are detected before compilation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the whole file shows to be wrong."""
+"""Inconsistencies that only the complete file shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiler that most tests start: in a fork of a process, wherever that makes no difference."""
+"""The compiler that most tests use: in a fork of a process, if the result is the same."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_signal_reaches_the_compiler(command: list[str], tmp_path: Path) -> No
     os.mkfifo(pipe)
     (tmp_path / "k.c").write_text('#include "k.h"\n')
     child = subprocess.Popen([*command, "-c", "k.c"], cwd=tmp_path, stderr=subprocess.PIPE)
-    # Opened by clang, which waits.
+    # clang has opened the pipe and waits.
     with pipe.open("wb"):
         child.send_signal(signal.SIGTERM)
         assert child.communicate(timeout=600)[1] == b"mlir-offload: interrupted\n"

@@ -159,7 +159,7 @@ def test_a_device_needs_no_directory_that_can_be_written(
     is_ours: bool,  # noqa: FBT001 (a parameter of the test)
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # As it is for every user but root.
+    # Simulates the permissions of every user but root.
     monkeypatch.setattr(os, "access", lambda path, _: is_ours and path == Path(os.devnull))
     refusal = contextlib.nullcontext() if is_ours else pytest.raises(InputOutputError)
     with refusal:

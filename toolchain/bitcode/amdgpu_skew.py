@@ -13,15 +13,12 @@ from mlir_offload.toolchain.skew.fact import HIDDEN_ARGUMENTS, Consumer, Skew
 from mlir_offload.toolchain.skew.identity import parse_signature
 from mlir_offload.toolchain.skew.limits import code_object_of
 
-_AMD = "amdgcn"
 _FLAGS = ("amdhsa_code_object_version", "amdgpu_code_object_version")
 _DEVICE_LIBRARY_ABI = "__oclc_ABI_version"
 
 
 def check_code_object(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report what a release makes of the code object version that a module asks for, or was written for."""
-    if not module.triple.startswith(_AMD):
-        return
+    """Report what a release makes of the code object version that an AMD module asks for, or was written for."""
     made = code_object_of(consumer.llvm)
     constants = constant.ConstantTable(module)
     flag, wanted = _wanted(module, constants)

@@ -24,7 +24,11 @@ _CONTINUED = bytes(range(32, 64))
 _LARGE = pattern(rb"[\x20-\x3f]{2,}[\x00-\x1f]|[\x20-\x3f][\x08-\x1f]")
 _MAX_CHUNKS = 13
 _PIECE = 1 << 14
+_HIGH = 32
 _FEW = 64
+# From so many numbers on it pays to take their chunks apart at once.
+_SEVERAL = 8
+_FEW_CONTINUED = [sum(32 << 6 * number for number in range(count)) for count in range(_SEVERAL)]
 _VALUE_BITS = 64
 _MAX_VALUE = (1 << _VALUE_BITS) - 1
 _TOO_LARGE = "a number has more than 64 bits"
@@ -173,6 +177,14 @@ def vbr6_few(data: bytes, position: int, count: int) -> tuple[list[int], int]:
 
     Raises ValueError where one has more than 64 bits.
     """
+    if count >= _SEVERAL:
+        found, used = _pairs(sextets(data, position, 2 * count), count)
+        if len(found) == count:
+            return found, position + 6 * used
+    else:
+        word = bits(data, position, 6 * count)
+        if not word & _FEW_CONTINUED[count]:
+            return [word >> shift & 31 for shift in range(0, 6 * count, 6)], position + 6 * count
     numbers: list[int] = []
     word, left = 0, 0
     for _ in range(count):
@@ -191,6 +203,23 @@ def vbr6_few(data: bytes, position: int, count: int) -> tuple[list[int], int]:
         left -= used
         position += used
     return numbers, position
+
+
+def _pairs(chunks: bytes, count: int) -> tuple[list[int], int]:
+    """Return `count` numbers of one chunk or two, and how many chunks they take; fewer before a larger number."""
+    found: list[int] = []
+    low = 0
+    for used, chunk in enumerate(chunks, 1):
+        if chunk < _HIGH:
+            found.append((low - _HIGH) | chunk << 5 if low else chunk)
+            low = 0
+            if len(found) == count:
+                return found, used
+        elif low:
+            break
+        else:
+            low = chunk
+    return found, 0
 
 
 def vbr(word: int, width: int) -> tuple[int, int]:

@@ -7,18 +7,17 @@ what an abbreviation gives for nothing (literals, fields of no width) may not ou
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.abbrev import Abbreviation, Encoding, Field
 from mlir_offload.toolchain.bitcode.bit_array import (
-    VBR_BYTES,
-    bits,
     char6,
     fixed_numbers,
-    vbr,
     vbr6_numbers,
+    vbr_at,
     vbr_numbers,
 )
 from mlir_offload.toolchain.byte_view import ByteView
@@ -27,10 +26,16 @@ from mlir_offload.toolchain.errors import VerificationError
 BLOCK_INFO = 0
 ENTER_BLOCK = 1
 USUAL_CHUNK = 6
-WORD_BYTES = 2 * VBR_BYTES
+WORD = struct.Struct("<Q")
+WORD_BITS = 57
+"""The bits that a word has at least from any bit of its first byte on."""
+_PADDING = bytes(WORD.size)
+_SIZE = struct.Struct("<I")
 _MIN_WIDTH, _MAX_WIDTH = 2, 32
 # Of a block's number in chunks of 8 bits, or of the width behind it in chunks of 4, there is more.
 _CONTINUED = 0x880
+# An array that is kept once it is decoded.
+_SHORT = 64
 _ENTRY_BYTES, _FEW_ENTRIES = 4, 4096
 _FIXED, _CHAR6 = Encoding.FIXED, Encoding.CHAR6
 
@@ -57,23 +62,17 @@ class LongArray(Struct, frozen=True):
     element: Field
 
 
-class Record:
+class Record(Struct, eq=False):
     """One record; what it represents is `code`, numbered for each kind of block.
 
-    Its constructor takes the code out of the scalars.
+    Its array is decoded when it is asked for.
     """
 
-    __slots__ = ("_array", "_scalars", "_stream", "code", "position")
-
-    def __init__(
-        self, stream: BitStream, position: int, scalars: list[int], array: LongArray | None
-    ) -> None:
-        """Take the code from the scalars; the array is decoded when it is asked for."""
-        self.code = scalars.pop(0)
-        self.position = position
-        self._stream = stream
-        self._scalars = scalars
-        self._array = array
+    code: int
+    position: int
+    _stream: BitStream
+    _scalars: list[int]
+    _array: LongArray | None = None
 
     @property
     def count(self) -> int:
@@ -86,7 +85,10 @@ class Record:
         if self._array is None:
             return self._scalars
         decoded = self._stream.decode(self._array)
-        return [*self._scalars, *decoded] if self._scalars else decoded
+        if self._array.count > _SHORT:
+            return [*self._scalars, *decoded] if self._scalars else decoded
+        self._scalars, self._array = [*self._scalars, *decoded], None
+        return self._scalars
 
     def operand(self, place: int, field: str) -> int:
         """Return one operand. Raises VerificationError naming `field` where there is none."""
@@ -138,10 +140,11 @@ class BitStream:
     def __init__(self, view: ByteView) -> None:
         """Read the view as a whole: fields lie across bytes."""
         self.view = view
-        self.data = view.whole()
-        self.size = 8 * len(self.data)
+        # Words are taken from any byte of it.
+        self.data = view.whole() + _PADDING
+        self.size = 8 * view.size
         self.shared: dict[int, list[Abbreviation]] = {}
-        self._budget = _Budget(self.size, len(self.data) // _ENTRY_BYTES + _FEW_ENTRIES)
+        self._budget = _Budget(self.size, view.size // _ENTRY_BYTES + _FEW_ENTRIES)
 
     def anew(self) -> BitStream:
         """Return the same bits without what BLOCKINFO said: each module has its own."""
@@ -190,19 +193,19 @@ def block_at(stream: BitStream, position: int, limit: int) -> Block:
 
     Raises VerificationError where it would not end before `limit`.
     """
-    at = position >> 3
-    word = int.from_bytes(stream.data[at : at + WORD_BYTES], "little") >> (position & 7)
+    data = stream.data
+    word = WORD.unpack_from(data, position >> 3)[0] >> (position & 7)
     if word & _CONTINUED:
         try:
-            number, used = vbr(word, 8)
-            width, more = vbr(word >> used, 4)
+            number, behind = vbr_at(data, position, 8)
+            width, behind = vbr_at(data, behind, 4)
         except ValueError as error:
             raise stream.malformed(position, "block", str(error)) from error
     else:
-        number, width, used, more = word & 0x7F, word >> 8 & 7, 8, 4
-    begin = -(-(position + used + more) // 32) * 32 + 32
-    size = stream.data[(begin >> 3) - 4 : begin >> 3]
-    end = begin + 32 * int.from_bytes(size, "little")
+        number, width, behind = word & 0x7F, word >> 8 & 7, position + 12
+    begin = (behind + 31 & ~31) + 32
+    size = _SIZE.unpack_from(data, (begin >> 3) - 4)[0] if begin <= stream.size else 0
+    end = begin + 32 * size
     if end <= limit and _MIN_WIDTH <= width <= _MAX_WIDTH:
         return Block(number, begin, end, width, len(stream.shared.get(number, ())))
     reason = f"it has abbreviation numbers of {width} bits"
@@ -212,10 +215,10 @@ def block_at(stream: BitStream, position: int, limit: int) -> Block:
 
 
 def outer_block(stream: BitStream, position: int) -> Block:
-    """Return the block that begins at a position, outside of all others.
+    """Return the block that begins at a position, a whole byte, outside of all others.
 
     Raises VerificationError where none does.
     """
-    if bits(stream.data, position, _MIN_WIDTH) != ENTER_BLOCK:
+    if stream.data[position >> 3] & (1 << _MIN_WIDTH) - 1 != ENTER_BLOCK:
         raise stream.malformed(position, "stream", "no block begins here")
     return block_at(stream, position + _MIN_WIDTH, stream.size)

@@ -8,8 +8,6 @@ from functools import lru_cache
 
 from mlir_offload.toolchain.bitcode.abbrev import Abbreviation, Encoding, Field, read_abbreviation
 from mlir_offload.toolchain.bitcode.bit_array import (
-    VBR_BYTES,
-    vbr,
     vbr6_end,
     vbr6_few,
     vbr_at,
@@ -19,7 +17,8 @@ from mlir_offload.toolchain.bitcode.bitstream import (
     BLOCK_INFO,
     ENTER_BLOCK,
     USUAL_CHUNK,
-    WORD_BYTES,
+    WORD,
+    WORD_BITS,
     BitStream,
     Block,
     LongArray,
@@ -32,15 +31,20 @@ from mlir_offload.toolchain.errors import VerificationError
 _END_BLOCK, _UNABBREVIATED = 0, 3
 _SET_BLOCK = 1
 _MAX_FIELDS = 4096  # of all abbreviations of a block; LLVM's own blocks stay below 200
+# Few abbreviations of few fields are not counted.
+_FEW_FIELDS = 16
 _USUAL_INFO_BYTES = 1 << 12
 _SHORT = 64
+_word_at = WORD.unpack_from
+# Two numbers of one chunk each, and their bits that say that there is more.
+_CHUNK_BITS, _TWO_CHUNKS, _TWO_CONTINUED = 0x1F, 2 * USUAL_CHUNK, 0x820
 _CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 _LITERAL, _FIXED, _VBR, _ARRAY, _CHAR6, _BLOB = Encoding
 _BYTES: Field = (_FIXED, 8)
 _USUAL_ELEMENT: Field = (_VBR, USUAL_CHUNK)
 
 
-class BlockReader(Iterator[Record | Block]):
+class BlockReader(Iterable[Record | Block]):
     """The entries of one block in order: records, and inner blocks, which are passed over."""
 
     __slots__ = ("_abbreviations", "_data", "_end", "_width", "block", "position", "stream")
@@ -68,61 +72,71 @@ class BlockReader(Iterator[Record | Block]):
         """Return the records alone."""
         return (entry for entry in self if isinstance(entry, Record))
 
-    def __next__(self) -> Record | Block:
-        """Return the next entry. Raises VerificationError where there should be one."""
-        first, data, width = self.position, self._data, self._width
-        try:
-            while True:
-                begin = self.position
-                self.position = begin + width
-                if self.position > self._end:
-                    raise self.malformed(begin, "it has no end")
-                at = begin >> 3
-                word = int.from_bytes(data[at : at + 5], "little") >> (begin & 7)
-                number = word & ((1 << width) - 1)
-                if number == ENTER_BLOCK:
-                    return self._inner_block()
-                if number == _END_BLOCK:
-                    break
-                if number >= _UNABBREVIATED:
-                    return self._record(begin, number)
-                self._define(begin)
-        except ValueError as error:
-            raise self.malformed(first, str(error)) from error
-        self._check_end()
-        raise StopIteration
+    def __iter__(self) -> Iterator[Record | Block]:
+        """Return the entries from `position` on. Raises VerificationError where there should be one."""
+        # Most of what reading bitcode takes is spent here: bits are taken out of the bytes once for each entry.
+        data, width, low, word_at = self._data, self._width, (1 << self._width) - 1, _word_at
+        while True:
+            begin = self.position
+            self.position = begin + width
+            if self.position > self._end:
+                raise self.malformed(begin, "it has no end")
+            word = word_at(data, begin >> 3)[0] >> (begin & 7)
+            number = word & low
+            if number == _END_BLOCK:
+                self._check_end()
+                return
+            if number == ENTER_BLOCK:
+                block = block_at(self.stream, self.position, self._end)
+                self.position = block.end
+                if block.number == BLOCK_INFO:
+                    _read_block_info(self.stream, block)
+                yield block
+                continue
+            record = self._record(begin, number, word >> width)
+            if self.position > self._end:
+                raise self.malformed(begin, "what is here leaves it")
+            if record is not None:
+                yield record
 
-    def _record(self, begin: int, number: int) -> Record:
-        if number == _UNABBREVIATED:
-            record = self._unabbreviated(begin)
-        else:
-            record = self._abbreviated(begin, number)
-        if self.position <= self._end:
-            return record
-        raise self.malformed(begin, "what is here leaves it")
+    def next_entry(self) -> Record | Block | None:
+        """Return the entry at `position`, None at the end. Raises VerificationError where there should be one."""
+        return next(iter(self), None)
+
+    def _record(self, begin: int, number: int, word: int) -> Record | None:
+        """Return the record that a number begins; None for the definition of an abbreviation.
+
+        `word` are the bits behind the number.
+        """
+        try:
+            if number > _UNABBREVIATED:
+                return self._abbreviated(begin, number, word)
+            if number == _UNABBREVIATED:
+                return self._unabbreviated(begin, word)
+            self._define(begin)
+        except ValueError as error:
+            raise self.malformed(begin, str(error)) from error
+        return None
 
     def _check_end(self) -> None:
         if -(-self.position // 32) * 32 != self._end:
             raise self.malformed(self.position, f"it ends here, not at bit {self._end}")
 
-    def _inner_block(self) -> Block:
-        block = block_at(self.stream, self.position, self._end)
-        self.position = block.end
-        if block.number == BLOCK_INFO:
-            _read_block_info(self.stream, block)
-        return block
+    def _unabbreviated(self, begin: int, word: int) -> Record:
+        if word & _TWO_CONTINUED:
+            code, position = vbr_at(self._data, self.position, USUAL_CHUNK)
+            count, position = vbr_at(self._data, position, USUAL_CHUNK)
+        else:
+            code, count = word & _CHUNK_BITS, word >> USUAL_CHUNK & _CHUNK_BITS
+            position = self.position + _TWO_CHUNKS
+        if count <= _SHORT:
+            scalars, self.position = vbr6_few(self._data, position, count)
+            return Record(code, begin, self.stream, scalars)
+        scalars = []
+        array = self._array(begin, _USUAL_ELEMENT, count, position, scalars)
+        return Record(code, begin, self.stream, scalars, array)
 
-    def _unabbreviated(self, begin: int) -> Record:
-        at = self.position >> 3
-        word = int.from_bytes(self._data[at : at + WORD_BYTES], "little") >> (self.position & 7)
-        code, used = vbr(word, USUAL_CHUNK)
-        count, more = vbr(word >> used, USUAL_CHUNK)
-        scalars = [code]
-        place = self.position + used + more
-        array = self._array(begin, _USUAL_ELEMENT, count, place, scalars)
-        return Record(self.stream, begin, scalars, array)
-
-    def _abbreviated(self, begin: int, number: int) -> Record:
+    def _abbreviated(self, begin: int, number: int, word: int) -> Record:
         if number - _UNABBREVIATED > len(self._abbreviations):
             raise self.malformed(begin, f"abbreviation {number} is not defined")
         abbreviation = self._abbreviations[number - _UNABBREVIATED - 1]
@@ -130,34 +144,39 @@ class BlockReader(Iterator[Record | Block]):
             raise self.malformed(begin, abbreviation.problem)
         if abbreviation.free_count:
             self.stream.spend(abbreviation.free_count, begin)
-        scalars = self._scalars(abbreviation.scalars)
+        scalars = self._scalars(abbreviation.scalars, word)
         array = None
         if abbreviation.element is not None:
             count, place = vbr_at(self._data, self.position, USUAL_CHUNK)
             array = self._array(begin, abbreviation.element, count, place, scalars)
-        return Record(self.stream, begin, scalars, array)
+        return Record(scalars.pop(0), begin, self.stream, scalars, array)
 
-    def _scalars(self, fields: tuple[Field, ...]) -> list[int]:
+    def _scalars(self, fields: tuple[Field, ...], word: int) -> list[int]:
         scalars: list[int] = []
-        word = left = 0
+        position, left = self.position, WORD_BITS - self._width
         for encoding, width in fields:
             if encoding is _LITERAL:
                 scalars.append(width)
                 continue
-            if left < 8 * VBR_BYTES:
-                at = self.position >> 3
-                raw = self._data[at : at + WORD_BYTES]
-                word = int.from_bytes(raw, "little") >> (self.position & 7)
-                left = 8 * WORD_BYTES - (self.position & 7)
-            used = width
-            if encoding is _VBR:
-                value, used = vbr(word, width)
+            if left < width:
+                if position > self._end:
+                    raise self.malformed(self.position, "what is here leaves it")
+                word, left = _word_at(self._data, position >> 3)[0] >> (position & 7), WORD_BITS
+            high = 1 << (width - 1)
+            if encoding is not _VBR:
+                value = word & (2 * high - 1)
+            elif word & high:
+                value, position = vbr_at(self._data, position, width)
+                scalars.append(value)
+                left = 0
+                continue
             else:
-                value = word & ((1 << width) - 1)
+                value = word & (high - 1)
             scalars.append(_CHARACTERS[value] if encoding is _CHAR6 else value)
-            word >>= used
-            left -= used
-            self.position += used
+            word >>= width
+            left -= width
+            position += width
+        self.position = position
         return scalars
 
     def _array(
@@ -179,11 +198,7 @@ class BlockReader(Iterator[Record | Block]):
         if end > self._end:
             raise self.malformed(begin, f"{count} operands do not fit in it")
         self.position = end
-        place = LongArray(position, end, count, element)
-        if count > _SHORT:
-            return place
-        scalars += self.stream.decode(place)
-        return None
+        return LongArray(position, end, count, element)
 
     def _vbr_end(self, position: int, count: int, width: int) -> int:
         """Return where an array ends, or a bit behind the block."""
@@ -198,7 +213,8 @@ class BlockReader(Iterator[Record | Block]):
         abbreviation, self.position = read_abbreviation(self._data, self.position, self._end)
         known = self._definitions(begin)
         known.append(abbreviation)
-        if self.position > self._end or sum(len(one.scalars) for one in known) > _MAX_FIELDS:
+        is_unusual = len(known) > _FEW_FIELDS or len(abbreviation.scalars) > _FEW_FIELDS
+        if is_unusual and sum(len(one.scalars) for one in known) > _MAX_FIELDS:
             raise self.malformed(begin, "too long an abbreviation")
 
     def _definitions(self, _begin: int) -> list[Abbreviation]:

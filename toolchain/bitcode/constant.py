@@ -123,7 +123,7 @@ class ConstantTable:
             return self._known[value]
         reader = self._readers[bisect_right(self._starts, place) - 1]
         reader.position = self._places[place]
-        record = next(reader)
+        record = reader.next_entry()
         if not isinstance(record, Record):
             return None
         # Others may refer to one long constant many times; finding its end takes time.

@@ -143,7 +143,7 @@ class _Segment:
         if place >= len(self._places):
             return None
         self._reader.position = self._places[place]
-        record = next(self._reader, None)
+        record = self._reader.next_entry()
         return record if isinstance(record, Record) else None
 
     def _follow_index(self, reader: BlockReader, record: Record) -> None:
@@ -151,7 +151,7 @@ class _Segment:
         begin = reader.position
         low, high = record.operand(0, "offset"), record.operand(1, "offset, upper half")
         reader.position = begin + low + (high << 32)
-        index = next(reader, None) if reader.position <= reader.block.end else None
+        index = reader.next_entry() if reader.position <= reader.block.end else None
         if not isinstance(index, Record) or index.code != MetadataCode.INDEX:
             reason = "there is no index where it says"
             raise record.malformed(reason)

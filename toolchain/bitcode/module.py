@@ -7,16 +7,13 @@ are damaged may crash. Bodies of functions, constants and metadata are passed ov
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.toolchain.bitcode.abbrev import Abbreviation
 from mlir_offload.toolchain.bitcode.attribute import AttributeTable, read_attributes
-from mlir_offload.toolchain.bitcode.bit_array import bits
 from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, Record, outer_block
 from mlir_offload.toolchain.bitcode.block_reader import BlockReader, records_of
 from mlir_offload.toolchain.bitcode.code import (
@@ -34,12 +31,19 @@ from mlir_offload.toolchain.bitcode.global_value import (
     StringTable,
     Symbol,
 )
-from mlir_offload.toolchain.bitcode.repeated import Content, read_repeated, records_in
+from mlir_offload.toolchain.bitcode.repeated import (
+    Content,
+    Front,
+    fronts,
+    read_repeated,
+    records_in,
+)
 from mlir_offload.toolchain.bitcode.type import TypeTable
 from mlir_offload.toolchain.byte_view import ByteView
 
 MAGIC = b"BC\xc0\xde"
 WRAPPER_MAGIC = b"\xde\xc0\x17\x0b"
+_PADDING = bytes(len(MAGIC))
 _WRAPPER_BYTES = 20
 _NEWEST_VERSION = 2
 _MAX_MODULES = 1000
@@ -66,10 +70,11 @@ class ModuleContent(Struct, frozen=True):
     bodies: tuple[Block, ...]
 
 
-class BitcodeModule(Struct, frozen=True):
+class BitcodeModule(Struct, frozen=True, dict=True):
     """One module.
 
-    `producer` is what wrote it, as it says; `version` is that of the format of its records. `symbols`
+    `producer` is what wrote it, as it says; `version` is that of the format of its records; `source` names
+    the file that it was compiled from. `symbols`
     are functions, variables and aliases in the order that gives them their numbers as values.
     `thin_summary` and `full_summary` are the versions of its summaries for link-time optimisation,
     None where there is none.
@@ -80,7 +85,7 @@ class BitcodeModule(Struct, frozen=True):
     version: int
     triple: str
     data_layout: str
-    source_file: str
+    source: Record | None
     types: TypeTable
     attributes: AttributeTable
     symbols: tuple[Symbol, ...]
@@ -89,9 +94,14 @@ class BitcodeModule(Struct, frozen=True):
     content: ModuleContent
 
     @property
-    def functions(self) -> Iterator[BitcodeFunction]:
+    def source_file(self) -> str:
+        """Return the name of the file that the module was compiled from."""
+        return self.source.string() if self.source else ""
+
+    @cached_property
+    def functions(self) -> tuple[BitcodeFunction, ...]:
         """Return the functions, declarations included."""
-        return (symbol for symbol in self.symbols if isinstance(symbol, BitcodeFunction))
+        return tuple([symbol for symbol in self.symbols if isinstance(symbol, BitcodeFunction)])
 
     @property
     def variables(self) -> Iterator[BitcodeVariable]:
@@ -169,13 +179,13 @@ def outer_blocks(stream: BitStream) -> list[Block]:
     position = 8 * len(MAGIC)
     while position + 64 <= stream.size:
         # Modules that are joined keep their magic; what fills up the end of a file is zero.
-        word = bits(stream.data, position, 32)
-        if word == int.from_bytes(MAGIC, "little"):
+        at = position >> 3
+        word = stream.data[at : at + len(MAGIC)]
+        if word == MAGIC:
             position += 32
-        elif not word and not any(stream.data[position >> 3 :]):
+        elif word == _PADDING and not any(stream.data[at:]):
             break
         else:
-            stream.keep(position)
             blocks.append(outer_block(stream, position))
             position = blocks[-1].end
     return blocks
@@ -203,37 +213,8 @@ def _outer_modules(stream: BitStream, blocks: Sequence[Block]) -> list[_OuterMod
     return modules
 
 
-_TEXTS = frozenset({ModuleCode.TRIPLE, ModuleCode.DATA_LAYOUT, ModuleCode.SOURCE_FILE})
-
-
-class _Front(Struct, frozen=True):
-    """What modules of one writer have alike up to their data layout: types, attributes, texts.
-
-    `content` are the bytes from the begin of the module on, `position` is where the rest begins.
-    """
-
-    module: Block
-    content: bytes
-    position: int
-    version: int
-    texts: Mapping[int, str]
-    blocks: Sequence[Block]
-    shared: Mapping[int, Sequence[Abbreviation]]
-    abbreviations: Sequence[Abbreviation]
-
-    def is_of(self, stream: BitStream, module: Block) -> bool:
-        """Return whether a module begins with it."""
-        own = self.module
-        return (
-            own.begin == module.begin
-            and own.width == module.width
-            and stream.data.startswith(self.content, module.begin >> 3)
-            and self.position <= module.end
-        )
-
-
-# The one read last: the next module of a link is most often of the same writer.
-_fronts: deque[_Front] = deque(maxlen=1)
+# As plain numbers, which are quicker to name than members of an enumeration.
+_TYPE, _DATA_LAYOUT = BlockId.TYPE.value, ModuleCode.DATA_LAYOUT.value
 
 
 class _ModuleWalk:
@@ -242,54 +223,60 @@ class _ModuleWalk:
     def __init__(self, stream: BitStream, module: Block, names: StringTable) -> None:
         self.version = 0
         self.texts: dict[int, str] = {}
+        self.source: Record | None = None
         self.types: TypeTable | None = None
         self.symbols: list[Symbol] = []
         self._stream = stream
         self._names = names
         self._sections: list[str] = []
         self._blocks: dict[int, list[Block]] = {}
-        for entry in self._rest(BlockReader(stream, module)):
+        self._global_reader: GlobalReader | None = None
+        reader = BlockReader(stream, module)
+        is_known = self._pass_front(reader)
+        for entry in reader:
             if isinstance(entry, Block):
                 self._take_block(entry)
             elif entry.code in _GLOBALS:
                 entry.keep()
                 self.symbols.append(self._globals(entry).read(entry))
             else:
-                self._take_record(entry)
+                take = self._TAKEN.get(entry.code)
+                if take is not None:
+                    take(self, entry)
+                if entry.code == _DATA_LAYOUT and not is_known:
+                    self._note_front(reader)
 
-    def _rest(self, reader: BlockReader) -> Iterator[Record | Block]:
-        """Return the entries of a module without those that are known from another one."""
-        stream, module = self._stream, reader.block
-        known = next((one for one in _fronts if one.is_of(stream, module)), None)
-        if known:
-            self.version, self.texts = known.version, dict(known.texts)
-            stream.shared = {number: list(found) for number, found in known.shared.items()}
-            reader.resume(known.position, known.abbreviations)
-            for block in known.blocks:
-                self._take_block(block)
-            yield from reader
-            return
-        for entry in reader:
-            yield entry
-            is_layout = isinstance(entry, Record) and entry.code == ModuleCode.DATA_LAYOUT
-            if is_layout and reader.position - module.begin < _FRONT_BITS:
-                self._note_front(reader)
+    def _pass_front(self, reader: BlockReader) -> bool:
+        """Take what is known of another module that begins alike; return whether there is one."""
+        stream = self._stream
+        for known in fronts:
+            if known.is_of(stream, reader.block):
+                self.version, self.texts = known.version, dict(known.texts)
+                self.source = known.source
+                stream.shared = {number: list(found) for number, found in known.shared.items()}
+                reader.resume(known.position, known.abbreviations)
+                for block in known.blocks:
+                    self._take_block(block)
+                return True
+        return False
 
     def _note_front(self, reader: BlockReader) -> None:
         stream, module = self._stream, reader.block
-        if self.symbols or self._sections:
+        is_long = reader.position - module.begin >= _FRONT_BITS
+        if is_long or self.symbols or self._sections:
             return
-        front = _Front(
+        front = Front(
             module,
             stream.data[module.begin >> 3 : (reader.position + 7) >> 3],
             reader.position,
             self.version,
             dict(self.texts),
+            self.source,
             [block for blocks in self._blocks.values() for block in blocks],
             {number: tuple(found) for number, found in stream.shared.items()},
             reader.definitions,
         )
-        _fronts.append(front)
+        fronts.append(front)
 
     def blocks(self, number: BlockId) -> tuple[Block, ...]:
         """Return the blocks of one kind."""
@@ -300,30 +287,46 @@ class _ModuleWalk:
         return records_of(self._stream, self.blocks(number))
 
     def _take_block(self, block: Block) -> None:
-        self._stream.keep(block.begin)
+        # Each takes eight bytes at least: unlike records there cannot be too many.
         self._blocks.setdefault(block.number, []).append(block)
-        if block.number == BlockId.TYPE:
+        if block.number == _TYPE:
             if self.types:
                 raise self._stream.malformed(block.begin, "module", "it has two tables of types")
             self.types = TypeTable(BlockReader(self._stream, block))
 
-    def _take_record(self, record: Record) -> None:
-        if record.code in _TEXTS:
-            self.texts[record.code] = record.string()
-        elif record.code == ModuleCode.SECTION_NAME:
-            record.keep()
-            self._sections.append(record.string())
-        elif record.code == ModuleCode.VERSION:
-            self.version = record.operand(0, "version")
-            if self.version > _NEWEST_VERSION:
-                reason = f"version {self.version}; the newest that is known is {_NEWEST_VERSION}"
-                raise record.malformed(reason)
+    def _take_text(self, record: Record) -> None:
+        self.texts[record.code] = record.string()
+
+    def _take_source(self, record: Record) -> None:
+        self.source = record
+
+    def _take_section(self, record: Record) -> None:
+        record.keep()
+        self._sections.append(record.string())
+
+    def _take_version(self, record: Record) -> None:
+        self.version, self._global_reader = record.operand(0, "version"), None
+        if self.version > _NEWEST_VERSION:
+            reason = f"version {self.version}; the newest that is known is {_NEWEST_VERSION}"
+            raise record.malformed(reason)
+
+    _TAKEN: Mapping[int, Callable[[_ModuleWalk, Record], None]] = {
+        ModuleCode.TRIPLE: _take_text,
+        ModuleCode.DATA_LAYOUT: _take_text,
+        ModuleCode.SOURCE_FILE: _take_source,
+        ModuleCode.SECTION_NAME: _take_section,
+        ModuleCode.VERSION: _take_version,
+    }
 
     def _globals(self, record: Record) -> GlobalReader:
-        if self.types is None:
-            reason = "it precedes the table of types"
-            raise record.malformed(reason)
-        return GlobalReader(self.version, self.types, self._sections, self._names)
+        if self._global_reader is None:
+            if self.types is None:
+                reason = "it precedes the table of types"
+                raise record.malformed(reason)
+            # It sees the sections that are named later, too.
+            names = self._names
+            self._global_reader = GlobalReader(self.version, self.types, self._sections, names)
+        return self._global_reader
 
 
 def _read_module(stream: BitStream, outer: _OuterModule, names: StringTable) -> BitcodeModule:
@@ -337,14 +340,14 @@ def _read_module(stream: BitStream, outer: _OuterModule, names: StringTable) -> 
         version=walk.version,
         triple=walk.texts.get(ModuleCode.TRIPLE, ""),
         data_layout=walk.texts.get(ModuleCode.DATA_LAYOUT, ""),
-        source_file=walk.texts.get(ModuleCode.SOURCE_FILE, ""),
+        source=walk.source,
         types=walk.types,
         attributes=read_attributes(
             stream, walk.blocks(BlockId.ATTRIBUTE_GROUP), walk.blocks(BlockId.ATTRIBUTE)
         ),
         symbols=_named(walk),
-        thin_summary=_summary_version(walk.records(BlockId.SUMMARY)),
-        full_summary=_summary_version(walk.records(BlockId.FULL_LTO_SUMMARY)),
+        thin_summary=_summary_version(stream, walk.blocks(BlockId.SUMMARY)),
+        full_summary=_summary_version(stream, walk.blocks(BlockId.FULL_LTO_SUMMARY)),
         content=ModuleContent(
             stream,
             outer.module,
@@ -393,14 +396,15 @@ def _identification(records: Iterable[Record]) -> tuple[str, int]:
 
 
 def _read_strings(stream: BitStream, block: Block | None) -> bytes:
-    if block is None:
-        return b""
-    record = next(BlockReader(stream, block).records(), None)
-    return record.text() if record else b""
+    if block is not None:
+        for entry in BlockReader(stream, block):
+            if isinstance(entry, Record):
+                return entry.text()
+    return b""
 
 
-def _summary_version(records: Iterator[Record]) -> int | None:
-    for record in records:
+def _summary_version(stream: BitStream, blocks: Sequence[Block]) -> int | None:
+    for record in records_of(stream, blocks) if blocks else ():
         if record.code == SummaryCode.VERSION:
             return record.operand(0, "version of the summary")
     return None

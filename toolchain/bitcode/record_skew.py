@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
-from functools import cache
+from functools import lru_cache
 
 from msgspec import Struct, field
 
@@ -45,6 +45,13 @@ _SIGN = 1
 _ACQUIRE = 3
 
 
+# As plain numbers: a member of an enumeration takes longer to name than to compare.
+_BODY, _METADATA = BlockId.FUNCTION.value, BlockId.METADATA.value
+_SET_TYPE, _INTEGER, _CAST = (
+    code.value for code in (ConstantCode.SET_TYPE, ConstantCode.INTEGER, ConstantCode.CAST)
+)
+
+
 class FunctionCode(IntEnum):
     """Records in the body of a function that have changed with the releases."""
 
@@ -69,19 +76,36 @@ _RANGE = 4
 _EXPLICIT_TYPE, _FAST_MATH = 1 << 15, 1 << 17
 
 
+_Look = Callable[["_RecordWalk", Record, str], None]
+
+
 def check_records(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """Return what the consumer's reader does not know, each once, with a function where it is."""
-    limits = load_limits()
-    fence_since = limits.back_end_since(module.triple, "fence")
-    walk = _RecordWalk(module, consumer, limits, fence_since)
+    known = _known_records(module.triple, consumer.llvm)
+    nodes = RetainedNodes(known.newer_nodes) if known.newer_nodes else None
+    walk = _RecordWalk(module, consumer, known, nodes)
     for block in module.content.constants:
         walk.enter(block, "")
     for block in module.content.metadata:
         walk.enter(block, "")
-    defined = (function.name for function in module.functions if not function.is_declaration)
-    for name, body in zip(defined, module.content.bodies, strict=False):
-        walk.enter(body, name)
+    defined = (function for function in module.functions if not function.is_declaration)
+    for one, body in zip(defined, module.content.bodies, strict=False):
+        walk.enter(body, one.name)
     yield from walk.found.values()
+
+
+class _KnownRecords(Struct, frozen=True):
+    """What the tables say of a release, for modules of one target.
+
+    `looks` are what looks at the records of each kind of block, `newer_nodes` the nodes of debug information that
+    the release does not take among what functions retain.
+    """
+
+    limits: LimitsTable
+    newest: Mapping[str, int]
+    looks: Mapping[int, _Look]
+    newer_nodes: Mapping[int, RetainedNode]
+    fence_since: int
 
 
 class _RecordWalk(Struct):
@@ -89,8 +113,8 @@ class _RecordWalk(Struct):
 
     module: BitcodeModule
     consumer: Consumer
-    limits: LimitsTable
-    fence_since: int = 0
+    known: _KnownRecords
+    nodes: RetainedNodes | None
     # The type of the constants that follow.
     type: int = 0
     # How many instructions there are so far in the function, which of them load, and which calls return vectors.
@@ -98,62 +122,44 @@ class _RecordWalk(Struct):
     loads: set[int] = field(default_factory=set)
     vectors: set[int] = field(default_factory=set)
     found: dict[tuple[str, str], Skew] = field(default_factory=dict)
-    nodes: RetainedNodes = field(default_factory=lambda: RetainedNodes({}))
-
-    looks: dict[int, Callable[[Record, str], None]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Choose what looks at the records of each kind of block."""
-        self.looks = {
-            BlockId.CONSTANTS: self._constant,
-            BlockId.METADATA: self._metadata,
-            BlockId.FUNCTION: self._instruction,
-        }
-        release, limits = self.consumer.llvm, self.limits
-        self.nodes = RetainedNodes(_newer_nodes(release))
-        if release >= limits.noundef_of_loads_since or release < limits.vector_range_since:
-            self.looks |= {
-                BlockId.FUNCTION: self._counted,
-                BlockId.METADATA_ATTACHMENT: self._attachment,
-            }
 
     def enter(self, block: Block, function: str, depth: int = 0) -> None:
         """Look at all records of a block, and of those in it."""
-        if block.number == BlockId.FUNCTION:
+        kind = block.number
+        look = self.known.looks.get(kind)
+        outer = self.nodes
+        if kind == _BODY:
             self.instructions = 0
             self.loads.clear()
             self.vectors.clear()
-        outer = self.nodes
-        if depth and block.number == BlockId.METADATA:
+        elif depth and outer and kind == _METADATA:
             self.nodes = outer.inner()
-        look = self.looks.get(block.number)
         for entry in BlockReader(self.module.content.stream, block):
             if isinstance(entry, Block):
                 if depth < _DEEPEST:
                     self.enter(entry, function, depth + 1)
             elif look is not None:
-                look(entry, function)
-        if block.number == BlockId.METADATA:
+                look(self, entry, function)
+        if self.nodes and kind == _METADATA:
             for row in sorted(self.nodes.unread(), key=lambda row: row.code):
                 self._add("BC034", f"{row.node} in retainedNodes", function, {"needed": row.since})
         self.nodes = outer
 
     def _constant(self, record: Record, function: str) -> None:
-        if record.code == ConstantCode.SET_TYPE:
+        code = record.code
+        if code == _SET_TYPE:
             self.type = record.operand(0, "type")
-        elif record.code == ConstantCode.INTEGER:
+        elif code == _INTEGER:
             self._integer(record, function)
-        elif record.code == ConstantCode.CAST:
+        elif code == _CAST:
             opcode = record.operand(0, "opcode")
-            if opcode > self._newest("cast_opcodes"):
+            if opcode > self.known.newest["cast_opcodes"]:
                 self._constant_found(_CONVERSIONS.get(opcode, "a conversion"), record, function)
-        elif record.code > self._newest("constant_codes"):
-            self._constant_found(
-                _CONSTANTS.get(record.code, "of a later release"), record, function
-            )
+        elif code > self.known.newest["constant_codes"]:
+            self._constant_found(_CONSTANTS.get(code, "of a later release"), record, function)
 
     def _integer(self, record: Record, function: str) -> None:
-        since = self.limits.sign_extended_since
+        since = self.known.limits.sign_extended_since
         bits = self.module.types[self.type].number
         if (
             bits > _WORD_BITS
@@ -170,22 +176,22 @@ class _RecordWalk(Struct):
         place = 1
         while place < record.count:
             number = record.operand(place, "operation")
-            row = self.limits.debug_operations.get(number)
+            row = self.known.limits.debug_operations.get(number)
             if row is not None and row.since > self.consumer.llvm:
                 self._add("BC034", row.name, function, {"needed": row.since})
-            place += 1 + self.limits.debug_arguments.get(number, 0)
+            place += 1 + self.known.limits.debug_arguments.get(number, 0)
 
     def _metadata(self, record: Record, function: str) -> None:
-        if self.nodes.newer:
+        if self.nodes:
             self.nodes.add(record)
         if record.code == _EXPRESSION:
             self._expression(record, function)
-        steps = self.limits.newest["metadata_codes"]
+        steps = self.known.limits.newest["metadata_codes"]
         if record.code > steps.at(self.consumer.llvm):
             # The reader passes over it: what is numbered after it is taken for something else.
             needed = steps.first_release(record.code) or "of a later release"
             self._add("BC017", f"record {record.code}", function, {"needed": needed})
-        debug = self.limits.debug_records.get(record.code)
+        debug = self.known.limits.debug_records.get(record.code)
         if debug is None:
             return
         newest = debug.operands.at(self.consumer.llvm)
@@ -199,8 +205,8 @@ class _RecordWalk(Struct):
         look = _INSTRUCTIONS.get(record.code)
         if look is not None:
             look(self, record, function)
-        elif record.code > self._newest("function_codes"):
-            needed = self.limits.newest["function_codes"].first_release(record.code)
+        elif record.code > self.known.newest["function_codes"]:
+            needed = self.known.limits.newest["function_codes"].first_release(record.code)
             is_debug = record.code in _DEBUG_RECORDS
             construct = "#dbg_value" if is_debug else f"record {record.code}"
             values: dict[str, object] = {"needed": needed or "of a later release"}
@@ -220,10 +226,10 @@ class _RecordWalk(Struct):
             return
         kinds = {record.operand(place, "kind") for place in range(1, record.count, 2)}
         release, place = self.consumer.llvm, record.operand(0, "instruction")
-        is_new = release >= self.limits.noundef_of_loads_since
+        is_new = release >= self.known.limits.noundef_of_loads_since
         if is_new and _NOUNDEF in kinds and place not in self.loads:
             self._add("BC030", "!noundef", function, {})
-        since = self.limits.vector_range_since
+        since = self.known.limits.vector_range_since
         if release < since and _RANGE in kinds and place in self.vectors:
             self._add("BC036", "!range", function, {"needed": since})
 
@@ -238,25 +244,25 @@ class _RecordWalk(Struct):
     def _ordered(self, record: Record, function: str) -> None:
         # Behind the ordering stands the scope alone.
         orders = record.count > 1 and record.operand(record.count - 2, "ordering") >= _ACQUIRE
-        if orders and self.consumer.llvm < self.fence_since:
-            self._add("BC025", ORDERED_ACCESS, function, {"needed": self.fence_since})
+        if orders and self.consumer.llvm < self.known.fence_since:
+            self._add("BC025", ORDERED_ACCESS, function, {"needed": self.known.fence_since})
 
     def _address(self, record: Record, function: str) -> None:
         flags = record.operand(0, "flags")
-        since = self.limits.instruction_flags["getelementptr"]
+        since = self.known.limits.instruction_flags["getelementptr"]
         if self.consumer.llvm < since and flags and not flags & _INBOUNDS:
             self._add("BC020", "getelementptr", function, {"needed": since})
 
     def _conversion(self, record: Record, function: str) -> None:
         place = 2 + _is_forward(record.operand(0, "value"))
         opcode = record.operand(place, "opcode")
-        if opcode > self._newest("cast_opcodes"):
+        if opcode > self.known.newest["cast_opcodes"]:
             name = _CONVERSIONS.get(opcode, f"conversion {opcode}")
             self._add(
                 "BC021",
                 name,
                 function,
-                {"needed": self.limits.newest["cast_opcodes"].first_release(opcode)},
+                {"needed": self.known.limits.newest["cast_opcodes"].first_release(opcode)},
             )
         elif record.count > place + 1:
             self._flagged("cast", "a flag of a conversion (nneg, nuw, fast)", function)
@@ -267,7 +273,7 @@ class _RecordWalk(Struct):
             self._flagged("compare", "icmp samesign", function)
 
     def _flagged(self, name: str, construct: str, function: str) -> None:
-        since = self.limits.instruction_flags[name]
+        since = self.known.limits.instruction_flags[name]
         if self.consumer.llvm < since:
             self._add("BC021", construct, function, {"needed": since})
 
@@ -276,24 +282,21 @@ class _RecordWalk(Struct):
         place = 1 + _is_forward(record.operand(0, "pointer"))
         place += 1 + _is_forward(record.operand(place, "value"))
         operation = record.operand(place, "operation")
-        if operation > self._newest("atomic_operations"):
+        if operation > self.known.newest["atomic_operations"]:
             name = f"atomicrmw {_OPERATIONS.get(operation, operation)}"
             self._add(
                 "BC021",
                 name,
                 function,
-                {"needed": self.limits.newest["atomic_operations"].first_release(operation)},
+                {"needed": self.known.limits.newest["atomic_operations"].first_release(operation)},
             )
-
-    def _newest(self, name: str) -> int:
-        return newest_numbers(self.consumer.llvm)[name]
 
     def _add(self, rule: str, construct: str, function: str, values: dict[str, object]) -> None:
         values |= {"construct": construct, "consumer": self.consumer.llvm}
         self.found.setdefault((rule, construct), Skew(rule, values, function))
 
 
-_INSTRUCTIONS: dict[int, Callable[[_RecordWalk, Record, str], None]] = {
+_INSTRUCTIONS: dict[int, _Look] = {
     FunctionCode.GET_ELEMENT_POINTER: _RecordWalk._address,  # noqa: SLF001 (of this module)
     FunctionCode.CAST: _RecordWalk._conversion,  # noqa: SLF001
     FunctionCode.COMPARE: _RecordWalk._comparison,  # noqa: SLF001
@@ -304,11 +307,31 @@ _INSTRUCTIONS: dict[int, Callable[[_RecordWalk, Record, str], None]] = {
 }
 
 
-@cache
-def _newer_nodes(release: int) -> Mapping[int, RetainedNode]:
-    """Return the nodes of debug information that a release does not take among what functions retain."""
-    nodes = load_limits().retained_nodes
-    return {code: row for code, row in nodes.items() if row.since > release}
+_LOOKS: dict[int, _Look] = {
+    BlockId.CONSTANTS: _RecordWalk._constant,  # noqa: SLF001
+    BlockId.METADATA: _RecordWalk._metadata,  # noqa: SLF001
+    BlockId.FUNCTION: _RecordWalk._instruction,  # noqa: SLF001
+}
+# Where attachments of instructions matter, these are counted.
+_COUNTING: dict[int, _Look] = {
+    **_LOOKS,
+    BlockId.FUNCTION: _RecordWalk._counted,  # noqa: SLF001
+    BlockId.METADATA_ATTACHMENT: _RecordWalk._attachment,  # noqa: SLF001
+}
+
+
+@lru_cache(maxsize=64)
+def _known_records(triple: str, release: int) -> _KnownRecords:
+    limits = load_limits()
+    is_counting = release >= limits.noundef_of_loads_since or release < limits.vector_range_since
+    nodes = {code: row for code, row in limits.retained_nodes.items() if row.since > release}
+    return _KnownRecords(
+        limits,
+        newest_numbers(release),
+        _COUNTING if is_counting else _LOOKS,
+        nodes,
+        limits.back_end_since(triple, "fence"),
+    )
 
 
 def _is_forward(value: int) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from msgspec import Struct
+
+from mlir_offload.toolchain.bitcode.abbrev import Abbreviation
 from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, Record
 from mlir_offload.toolchain.bitcode.block_reader import BlockReader
 from mlir_offload.toolchain.byte_view import memory_view
@@ -18,6 +21,37 @@ Content = tuple[int, bytes]
 
 # A larger one is hardly that of another module too.
 _USUAL_BYTES = 1 << 12
+
+
+class Front(Struct, frozen=True):
+    """What modules of one writer have alike up to their data layout: types, attributes, texts.
+
+    `content` are the bytes from the begin of the module on, `position` is where the rest begins.
+    """
+
+    module: Block
+    content: bytes
+    position: int
+    version: int
+    texts: Mapping[int, str]
+    source: Record | None
+    blocks: Sequence[Block]
+    shared: Mapping[int, Sequence[Abbreviation]]
+    abbreviations: Sequence[Abbreviation]
+
+    def is_of(self, stream: BitStream, module: Block) -> bool:
+        """Return whether a module begins with it."""
+        own = self.module
+        return (
+            own.begin == module.begin
+            and own.width == module.width
+            and stream.data.startswith(self.content, module.begin >> 3)
+            and self.position <= module.end
+        )
+
+
+# The one read last: the next module of a link is most often of the same writer.
+fronts: deque[Front] = deque(maxlen=1)
 
 
 def read_repeated(
@@ -33,9 +67,10 @@ def read_repeated(
         if block.inherited or block.end - block.begin > 8 * _USUAL_BYTES:
             return None
         found.append((block.width, stream.data[block.begin >> 3 : block.end >> 3]))
-    with suppress(VerificationError):
+    try:
         return read(tuple(found))
-    return None
+    except VerificationError:
+        return None
 
 
 def records_in(contents: Iterable[Content]) -> Iterator[Record]:

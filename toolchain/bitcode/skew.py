@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 
-from mlir_offload.toolchain.bitcode import constant, data_layout, memory_effect, metadata, parameter
-from mlir_offload.toolchain.bitcode.amdgpu_skew import check_code_object, is_used
-from mlir_offload.toolchain.bitcode.attribute import FUNCTION_PLACE, Attribute
+from msgspec import Struct
+
+from mlir_offload.toolchain.bitcode import (
+    amdgpu_skew,
+    constant,
+    data_layout,
+    memory_effect,
+    metadata,
+    parameter,
+)
+from mlir_offload.toolchain.bitcode.attribute import FUNCTION_PLACE, Attribute, AttributeTable
 from mlir_offload.toolchain.bitcode.code import TypeCode
 from mlir_offload.toolchain.bitcode.global_value import BitcodeFunction
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
@@ -30,7 +39,7 @@ _REGISTERS = 6
 _WIDE_LAYOUT = "i128:128"
 _X86 = ("x86_64", "i386", "i686")
 _STRUCTS = (TypeCode.STRUCT_ANONYMOUS, TypeCode.STRUCT_NAMED)
-_NVIDIA = "nvptx"
+_NVIDIA, _AMD = "nvptx", "amdgcn"
 _PTX_KERNEL = 71
 _ANNOTATIONS = "nvvm.annotations"
 _OPENMP = "__kmpc_"
@@ -45,24 +54,13 @@ def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """
     if module.epoch:
         yield Skew("BC001", {"epoch": module.epoch})
-    yield from check_code_object(module, consumer)
-    yield from _conflicting_bounds(module)
-    yield from _openmp(module, consumer)
-    yield from _narrow_integers(module, consumer)
+    checks = _checks_for(module.triple, consumer.llvm)
+    for check in checks.of_any_writer:
+        yield from check(module, consumer)
     writer = parse_signature(module.producer)
     is_release = writer.major is not None and not (writer.vendor or writer.is_development)
     is_newer = not is_release or (writer.major or 0) > consumer.llvm
-    found = [
-        *_summary(module, consumer),
-        *_types(module, consumer),
-        *_attributes(module, consumer),
-        *_launch_bounds(module, consumer),
-        *_parameters(module, consumer),
-        *_intrinsics(module, consumer),
-        *_conventions(module, consumer),
-        *_wide_integers(module, consumer),
-        *check_records(module, consumer),
-    ]
+    found = [skew for check in checks.of_newer for skew in check(module, consumer)]
     # What a back end lacks it lacks for its own release too, and says so itself.
     yield from (skew for skew in found if is_newer or skew.rule != _BACK_END)
     if not is_newer:
@@ -95,6 +93,8 @@ def _types(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 def _attributes(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """Report each attribute once, with a function that has it; those of calls and declarations have none."""
+    if not _has_skew(module.attributes, consumer.llvm):
+        return
     users: dict[int, str] = {}
     for function in module.functions:
         groups = module.attributes[function.attributes].groups
@@ -104,14 +104,21 @@ def _attributes(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     seen: set[tuple[str, object]] = set()
     for group in module.attributes.groups():
         for one in group.attributes.values():
-            skew = _attribute(one, users.get(id(one), ""), consumer)
+            skew = _attribute(one, users.get(id(one), ""), consumer.llvm)
             if skew is not None and (skew.rule, one.kind) not in seen:
                 seen.add((skew.rule, one.kind))
                 yield skew
 
 
-def _attribute(one: Attribute, function: str, consumer: Consumer) -> Skew | None:
-    table, release = load_limits(), consumer.llvm
+@lru_cache(maxsize=8)
+def _has_skew(table: AttributeTable, release: int) -> bool:
+    """Return whether there is an attribute to report; the modules of one writer often have one table."""
+    groups = (group.attributes.values() for group in table.groups())
+    return any(_attribute(one, "", release) is not None for each in groups for one in each)
+
+
+def _attribute(one: Attribute, function: str, release: int) -> Skew | None:
+    table = load_limits()
     if not isinstance(one.kind, int):
         since = table.attribute_values.get((one.kind, str(one.value)), 0)
         if release >= since:
@@ -129,7 +136,7 @@ def _attribute(one: Attribute, function: str, consumer: Consumer) -> Skew | None
         rule, number = ("BC011", one.form) if known else ("BC010", one.kind)
         return Skew(rule, values | {"number": number, "newest": newest}, function)
     if one.kind == _MEMORY and isinstance(one.value, int):
-        lost = memory_effect.lost_effects(one.value, consumer.llvm)
+        lost = memory_effect.lost_effects(one.value, release)
         if lost:
             values = {"effects": ", ".join(lost), "consumer": release}
             return Skew("BC013", values, function)
@@ -158,8 +165,6 @@ def _conventions(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 def _launch_bounds(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """Report bounds in attributes or annotations that a release does not look at."""
     table = load_limits()
-    if consumer.llvm >= table.all_bounds_since or not module.triple.startswith(_NVIDIA):
-        return
     annotated: dict[str, set[object]] | None = None
     if consumer.llvm < table.all_annotations_since:
         annotated = _annotations(module)
@@ -178,8 +183,6 @@ def _launch_bounds(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 def _parameters(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """Report parameters in constant memory that a release copies, or whose annotation its back end crashes at."""
-    if not module.triple.startswith(_NVIDIA):
-        return
     for row in load_limits().parameters:
         if consumer.llvm >= row.since:
             continue
@@ -203,9 +206,7 @@ def _annotations(module: BitcodeModule) -> dict[str, set[object]]:
     return found
 
 
-def _conflicting_bounds(module: BitcodeModule) -> Iterator[Skew]:
-    if not module.triple.startswith(_NVIDIA):
-        return
+def _conflicting_bounds(module: BitcodeModule, _consumer: Consumer) -> Iterator[Skew]:
     for function in module.functions:
         if all(_string(module, function, f"nvvm.{name}") for name in ("maxntid", "reqntid")):
             yield Skew("NV009", {}, function.name)
@@ -221,8 +222,11 @@ def _intrinsics(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
         if function.is_declaration and function.is_intrinsic:
             signature = module.types.spell(function.type)
             skew = check_intrinsic(function.name, signature, consumer, module.triple)
+            if skew is None:
+                continue
             # Bitcode keeps declarations that nothing calls.
-            if skew is not None and is_used(module, constant.ConstantTable(module), function.name):
+            constants = constant.ConstantTable(module)
+            if amdgpu_skew.is_used(module, constants, function.name):
                 yield skew
 
 
@@ -245,7 +249,7 @@ def _wide_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """Report i128 where its alignment counts: in structures, and among arguments in memory."""
     since = load_limits().wide_integer_since
     layout = module.data_layout
-    if consumer.llvm >= since or not module.triple.startswith(_X86) or _WIDE_LAYOUT not in layout:
+    if _WIDE_LAYOUT not in layout:
         return
     older = "-".join(part for part in layout.split("-") if part != _WIDE_LAYOUT)
     if _resized(module, layout, older) or _has_many_arguments(module):
@@ -255,9 +259,7 @@ def _wide_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 def _narrow_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """Report structures that grow when a newer release puts its layout in the place of the module's."""
     since, layout = load_limits().wide_integer_since, module.data_layout
-    if consumer.llvm < since or not layout or _WIDE_LAYOUT in layout:
-        return
-    if not module.triple.startswith(_X86):
+    if not layout or _WIDE_LAYOUT in layout:
         return
     sizes = _resized(module, layout, f"{layout}-{_WIDE_LAYOUT}")
     if sizes:
@@ -300,3 +302,42 @@ def _resized(module: BitcodeModule, layout: str, other: str) -> tuple[int, int] 
 
 def _metadata(module: BitcodeModule) -> metadata.MetadataTable:
     return metadata.MetadataTable(module, constant.ConstantTable(module))
+
+
+_Check = Callable[[BitcodeModule, Consumer], Iterator[Skew]]
+
+
+class _Checks(Struct, frozen=True):
+    """What is looked for in a module, whoever wrote it, and what a newer release may have put there."""
+
+    of_any_writer: tuple[_Check, ...]
+    of_newer: tuple[_Check, ...]
+
+
+@lru_cache(maxsize=64)
+def _checks_for(triple: str, release: int) -> _Checks:
+    """Return the checks that can find something in a module for a target: what the tables say of the release."""
+    limits = load_limits()
+    is_nvidia, is_x86 = triple.startswith(_NVIDIA), triple.startswith(_X86)
+    is_wide = release >= limits.wide_integer_since
+    of_target = (amdgpu_skew.check_code_object,) if triple.startswith(_AMD) else ()
+    of_any_writer: dict[_Check, bool] = {
+        **dict.fromkeys(of_target, True),
+        _conflicting_bounds: is_nvidia,
+        _openmp: True,
+        _narrow_integers: is_x86 and is_wide,
+    }
+    of_newer: dict[_Check, bool] = {
+        _summary: True,
+        _types: True,
+        _attributes: True,
+        _launch_bounds: is_nvidia and release < limits.all_bounds_since,
+        _parameters: is_nvidia and any(release < row.since for row in limits.parameters),
+        _intrinsics: True,
+        _conventions: any(release < row.since for row in limits.conventions.values()),
+        _wide_integers: is_x86 and not is_wide,
+        check_records: True,
+    }
+    return _Checks(
+        *(tuple(one for one, can in each.items() if can) for each in (of_any_writer, of_newer))
+    )

@@ -1,12 +1,12 @@
-# Find mlir-offload and ask it for its version. CMake includes this file where MLIR is enabled.
+# Find mlir-offload and query its version. CMake includes this file when a project enables MLIR.
 
 if(NOT CMAKE_GENERATOR MATCHES "Ninja|Makefiles")
   message(FATAL_ERROR
     "The language MLIR works with the Ninja and Makefiles generators, not with \"${CMAKE_GENERATOR}\".")
 endif()
 
-# As for C: the cache or the toolchain file, then the environment, then PATH. "mlir-offload --llvm=19"
-# is a compiler with an option that goes with every call.
+# The order is the same as for C: cache or toolchain file, environment, PATH. The value may contain options, such
+# as "mlir-offload --llvm=19".
 set(_mlir_options ${CMAKE_MLIR_COMPILER})
 if(NOT _mlir_options)
   separate_arguments(_mlir_options NATIVE_COMMAND "$ENV{MLIROFFLOAD}")
@@ -24,7 +24,7 @@ if(_mlir_options)
   mark_as_advanced(CMAKE_MLIR_COMPILER_ARG1)
 endif()
 
-# This file is in PREFIX/lib/pythonX.Y/site-packages/mlir_offload/toolchain/cmake where pip installed it.
+# pip installs this file in PREFIX/lib/pythonX.Y/site-packages/mlir_offload/toolchain/cmake.
 find_program(_mlir_path NAMES "${_mlir_compiler}"
   HINTS "${CMAKE_CURRENT_LIST_DIR}/../../../../../../bin" NO_CMAKE_FIND_ROOT_PATH NO_CACHE)
 if(NOT _mlir_path)
@@ -54,7 +54,7 @@ if(NOT CMAKE_MLIR_COMPILER_ID)
   message(STATUS "The MLIR compiler identification is mlir-offload ${CMAKE_MLIR_COMPILER_VERSION}")
 endif()
 
-# ar and ranlib, for a project without C.
+# Find ar and ranlib, which a project without C does not do.
 set(_CMAKE_PROCESSING_LANGUAGE MLIR)
 include(CMakeFindBinUtils)
 unset(_CMAKE_PROCESSING_LANGUAGE)

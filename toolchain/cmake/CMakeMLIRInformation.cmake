@@ -1,4 +1,4 @@
-# How MLIR is compiled and linked. CMake includes this file in each directory that enables MLIR.
+# The rules that compile and link MLIR. CMake includes this file in each directory that enables MLIR.
 
 set(CMAKE_MLIR_COMPILE_OPTIONS_PIC -fPIC)
 set(CMAKE_MLIR_COMPILE_OPTIONS_PIE -fPIC)
@@ -6,7 +6,7 @@ set(CMAKE_MLIR_COMPILE_OPTIONS_TARGET --target=)
 set(CMAKE_MLIR_COMPILE_OPTIONS_SYSROOT --sysroot=)
 set(CMAKE_MLIR_VERBOSE_FLAG -v)
 
-# Both generators read the dependencies that the compiler writes.
+# Both generators read the dependency files of the compiler.
 set(CMAKE_DEPFILE_FLAGS_MLIR "-MD -MT <DEP_TARGET> -MF <DEP_FILE>")
 set(CMAKE_MLIR_DEPFILE_FORMAT gcc)
 set(CMAKE_MLIR_DEPENDS_USE_COMPILER TRUE)
@@ -25,7 +25,13 @@ set(CMAKE_EXE_EXPORTS_MLIR_FLAG -Wl,--export-dynamic)
 set(CMAKE_MLIR_LINKER_WRAPPER_FLAG -Wl,)
 set(CMAKE_MLIR_LINKER_WRAPPER_FLAG_SEP ,)
 set(CMAKE_MLIR_RESPONSE_FILE_LINK_FLAG @)
-# Not in the rule below, but in the response file that Ninja makes of a long line.
+# Flags for the values of CMAKE_LINKER_TYPE (CMake 3.29).
+set(CMAKE_MLIR_USING_LINKER_MODE FLAG)
+set(CMAKE_MLIR_USING_LINKER_SYSTEM "")
+foreach(_mlir_name BFD GOLD LLD MOLD)
+  string(TOLOWER "-fuse-ld=${_mlir_name}" CMAKE_MLIR_USING_LINKER_${_mlir_name})
+endforeach()
+# The rules below do not use this flag, but Ninja's response files for long command lines do.
 set(CMAKE_INCLUDE_FLAG_MLIR -I)
 
 string(APPEND CMAKE_MLIR_FLAGS_INIT " $ENV{MLIROFFLOADFLAGS}")
@@ -37,15 +43,22 @@ cmake_initialize_per_config_variable(CMAKE_MLIR_FLAGS "Flags used by the MLIR co
 
 include(CMakeCommonLanguageInclude)
 
-# CMake knows launchers for languages of its own only.
+# CMake supports launchers only for its built-in languages.
 if(NOT CMAKE_MLIR_COMPILER_LAUNCHER AND DEFINED ENV{CMAKE_MLIR_COMPILER_LAUNCHER})
   set(CMAKE_MLIR_COMPILER_LAUNCHER "$ENV{CMAKE_MLIR_COMPILER_LAUNCHER}" CACHE STRING "Launcher of the MLIR compiler")
 endif()
-list(JOIN CMAKE_MLIR_COMPILER_LAUNCHER " " _mlir_launcher)
+set(_mlir_launcher "")
+foreach(_mlir_name IN LISTS CMAKE_MLIR_COMPILER_LAUNCHER)
+  if(_mlir_name MATCHES "[^A-Za-z0-9_./:=,+@%-]")
+    string(REGEX REPLACE "([\\\"])" "\\\\\\1" _mlir_name "${_mlir_name}")
+    set(_mlir_name "\"${_mlir_name}\"")
+  endif()
+  string(APPEND _mlir_launcher "${_mlir_name} ")
+endforeach()
 
-# MLIR has no preprocessor: definitions and include directories are for the other sources of a target.
+# MLIR has no preprocessor. Definitions and include directories apply only to the other sources of a target.
 set(CMAKE_MLIR_COMPILE_OBJECT
-  "${_mlir_launcher} <CMAKE_MLIR_COMPILER> <FLAGS> -o <OBJECT> -c <SOURCE>")
+  "${_mlir_launcher}<CMAKE_MLIR_COMPILER> <FLAGS> -o <OBJECT> -c <SOURCE>")
 set(CMAKE_MLIR_LINK_EXECUTABLE
   "<CMAKE_MLIR_COMPILER> <FLAGS> <CMAKE_MLIR_LINK_FLAGS> <LINK_FLAGS> <OBJECTS> -o <TARGET> <LINK_LIBRARIES>")
 set(CMAKE_MLIR_CREATE_SHARED_LIBRARY
@@ -55,9 +68,10 @@ set(CMAKE_MLIR_ARCHIVE_CREATE "<CMAKE_AR> qc <TARGET> <LINK_FLAGS> <OBJECTS>")
 set(CMAKE_MLIR_ARCHIVE_APPEND "<CMAKE_AR> q <TARGET> <LINK_FLAGS> <OBJECTS>")
 set(CMAKE_MLIR_ARCHIVE_FINISH "<CMAKE_RANLIB> <TARGET>")
 unset(_mlir_launcher)
+unset(_mlir_name)
 
-# Options of a directory hold where its variables do, so that the property works where MLIR does.
-# A link needs the architectures for a program that uses the device and has no kernel.
+# Directory options apply in the directories that have the rules above, so that the property works wherever MLIR
+# is enabled. The link requires the architectures for a program that uses the device and has no kernel.
 define_property(TARGET PROPERTY MLIR_OFFLOAD_ARCHITECTURES
   BRIEF_DOCS "The devices that the MLIR sources are compiled for"
   FULL_DOCS "A list for --offload-arch of mlir-offload: sm_NN, host, native. False: what the driver chooses."
@@ -70,13 +84,13 @@ unset(_mlir_archs)
 unset(_mlir_option)
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES MLIR_OFFLOAD_ARCHITECTURES)
 
-# FetchContent enables MLIR in a directory of the project that fetched. Targets of other directories may
-# link its libraries; the cache has the rules of links for them. They compile no MLIR: the architectures
-# above are properties of directories.
+# A project that is fetched with FetchContent enables MLIR in its own directory only. Targets of other directories
+# may link its libraries; they read the link rules from the cache. They cannot compile MLIR, because the
+# architectures above are directory options.
 if(NOT CMAKE_CURRENT_SOURCE_DIR STREQUAL CMAKE_SOURCE_DIR)
   get_cmake_property(_mlir_names VARIABLES)
   list(FILTER _mlir_names INCLUDE REGEX
-    "^CMAKE_(MLIR_(LINK|CREATE|ARCHIVE|IMPLICIT|USE_IMPLICIT|RESPONSE)|(SHARED_|EXE_|EXECUTABLE_).*MLIR_FLAG)")
+    "^CMAKE_(MLIR_(LINK|CREATE|ARCHIVE|IMPLICIT|USE_IMPLICIT|USING_LINKER|RESPONSE)|(SHARED_|EXE_|EXECUTABLE_).*MLIR_FLAG)")
   foreach(_mlir_name IN LISTS _mlir_names)
     set(${_mlir_name} "${${_mlir_name}}" CACHE INTERNAL "")
   endforeach()

@@ -1,4 +1,4 @@
-# Compile, and link, a program with a kernel, so that a missing tool is named here and not in the build.
+# Compile and link a program with a kernel, so that a missing tool is reported at configure time.
 
 separate_arguments(_mlir_command NATIVE_COMMAND "${CMAKE_MLIR_COMPILER_ARG1} ${CMAKE_MLIR_FLAGS}")
 list(PREPEND _mlir_command "${CMAKE_MLIR_COMPILER}")
@@ -12,13 +12,13 @@ if(MLIR_OFFLOAD_ARCHITECTURES)
   list(JOIN MLIR_OFFLOAD_ARCHITECTURES "," _mlir_archs)
   list(APPEND _mlir_command "--offload-arch=${_mlir_archs}")
 endif()
-# A cross compiler without libraries of its target cannot link.
+# A cross compiler without target libraries cannot link.
 if(CMAKE_TRY_COMPILE_TARGET_TYPE STREQUAL STATIC_LIBRARY)
   list(APPEND _mlir_command -c)
 endif()
 
-# Where the libraries of the runtime are, for kernels on the CPU as well. Without this an installed program would
-# have an empty entry in its RUNPATH, which is the current directory.
+# Find the directories of the runtime libraries, including those for kernels on the CPU. Otherwise an installed
+# program would have an empty entry in its RUNPATH, which means the current directory.
 macro(_mlir_find_libraries)
   execute_process(
     COMMAND ${_mlir_command} --offload-arch=host "-###" "${CMAKE_CURRENT_LIST_DIR}/CMakeTestMLIRCompiler.mlir"
@@ -55,7 +55,7 @@ endif()
 message(CHECK_PASS "works")
 set(CMAKE_MLIR_COMPILER_WORKS TRUE)
 
-# What the driver chooses unasked holds for the whole build tree, and is said here once.
+# Cache and print the architectures that the driver selects by default, for the whole build tree.
 if(NOT DEFINED MLIR_OFFLOAD_ARCHITECTURES AND _mlir_printed MATCHES "note: ([^;(\n]*)[^(\n]*[(]--offload-arch=([^)\n]+)[)]")
   string(STRIP "${CMAKE_MATCH_1}" _mlir_reason)
   string(REPLACE "," ";" _mlir_archs "${CMAKE_MATCH_2}")
@@ -65,7 +65,7 @@ endif()
 
 _mlir_find_libraries()
 
-# The fifth byte of an ELF file tells its word size.
+# The fifth byte of an ELF file is its class: 1 for 32 bits, 2 for 64 bits.
 file(READ "${_mlir_program}" _mlir_class OFFSET 4 LIMIT 1 HEX)
 math(EXPR CMAKE_MLIR_SIZEOF_DATA_PTR "0x${_mlir_class} * 4")
 file(REMOVE "${_mlir_program}")

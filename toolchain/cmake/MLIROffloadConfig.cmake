@@ -1,7 +1,7 @@
 # find_package(MLIROffload) makes MLIR a language that project() and enable_language() accept.
 #
-# `mlir-offload --cmake-dir` prints where this file is. A wheel has a copy of it, and of the version
-# beside it, for PREFIX/share/cmake/MLIROffload, where CMake looks if PREFIX/bin is on PATH.
+# `mlir-offload --cmake-dir` prints the directory of this file. A wheel also installs this file and the version file
+# in PREFIX/share/cmake/MLIROffload, where CMake finds them if PREFIX/bin is on PATH.
 
 set(_mlir_offload_dir "${CMAKE_CURRENT_LIST_DIR}")
 if(NOT EXISTS "${_mlir_offload_dir}/CMakeMLIRInformation.cmake")
@@ -20,8 +20,8 @@ if(NOT _mlir_offload_dir IN_LIST CMAKE_MODULE_PATH)
   list(APPEND CMAKE_MODULE_PATH "${_mlir_offload_dir}")
 endif()
 
-# mlir_offload.h, for C and C++ that choose the stream or the device of kernels. There is no library
-# to go with it: mlir-offload links the runtime into whatever holds device code.
+# mlir_offload.h, for C and C++ code that selects the stream or the device of kernels. It has no library, because
+# mlir-offload links the runtime into each target with device code.
 if(NOT TARGET MLIROffload::headers)
   get_filename_component(_mlir_offload_headers "${_mlir_offload_dir}/../../offload/runtime" ABSOLUTE)
   add_library(MLIROffload::headers INTERFACE IMPORTED)

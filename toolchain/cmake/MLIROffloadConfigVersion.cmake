@@ -1,6 +1,6 @@
 set(PACKAGE_VERSION 0.1.0)
 
-# Until 1.0 a minor release may change what projects rely on.
+# Before 1.0 a minor release may be incompatible.
 if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
   set(PACKAGE_VERSION_EXACT TRUE)
 endif()

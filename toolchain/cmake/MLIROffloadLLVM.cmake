@@ -1,7 +1,8 @@
-# The LLVM that a project names by MLIR_DIR and LLVM_DIR, as find_package() does: PREFIX/lib/cmake/mlir of an
-# installation or of a build tree. Where clang is in another prefix than MLIR, that one links.
+# Use the LLVM of MLIR_DIR and LLVM_DIR, the variables of find_package(): PREFIX/lib/cmake/mlir of an installation or
+# a build tree. If clang is in another prefix than MLIR, the LLVM of clang links.
 
-# Sets `result` to the options that name it; to nothing where the project does not, or the options do already.
+# Set `result` to the options that select this LLVM; to an empty list if the variables are unset, or if `options`
+# already select an LLVM.
 function(mlir_offload_llvm_options options result)
   set(${result} "" PARENT_SCOPE)
   if("${options}" MATCHES "--llvm" OR DEFINED ENV{MLIR_OFFLOAD_LLVM})

@@ -1,4 +1,4 @@
-# What a directory that has not enabled MLIR does with a .mlir file.
+# The compile rule for .mlir files in a directory that has not enabled MLIR: an error.
 
 cmake_minimum_required(VERSION 3.25)
 message(FATAL_ERROR

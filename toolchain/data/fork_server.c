@@ -1,25 +1,31 @@
-/* A fork server: loaded into a program (LD_PRELOAD), it takes the place of the program's main().
+/* A fork server. LD_PRELOAD loads it into a program, where it replaces main().
 
-   Loading a tool of LLVM (its libraries, their relocations and constructors) takes longer than what the tool
-   does for a small file. Here that is done once: each request makes a fork, which runs main() with its own
-   arguments, environment, directory and outputs. The fuzzer AFL does the same.
+   Loading an LLVM tool (its libraries, their relocations and constructors) takes longer than processing a small
+   file. The server loads the tool once. For each request it forks, and the fork runs main() with the arguments,
+   environment, directory and outputs of the request. The fuzzer AFL does the same.
 
-   A request is one message on the socket that MLIR_OFFLOAD_FORK_SERVER names: `struct request`, then the
-   arguments and the environment, each string with its NUL; with it come four descriptors: the directory,
-   standard output, standard error, and where to write the answers, int32_t each: the process ID (0 if there
-   can be no fork), and later the status of waitpid(). The server ends when the socket is closed.
+   MLIR_OFFLOAD_FORK_SERVER contains the descriptor of a socket, and device and inode of the program to serve: a
+   statically linked wrapper passes LD_PRELOAD on to the program that it starts.
 
-   toolchain/fork_server.py is the other end. */
+   A request is one message on the socket: `struct request`, followed by the arguments and the environment as
+   NUL-terminated strings. Four descriptors are attached: the directory, standard output, standard error, and a pipe
+   for the answers. An answer is an int32_t: first the process ID (0 if the fork failed), later the status from
+   waitpid(). The server exits when the socket is closed.
+
+   toolchain/fork_server.py is the client. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,9 +54,9 @@ static int fork_count;
 static uint32_t message[MOST_BYTES / sizeof(uint32_t)];
 static char *words[MOST_BYTES / 2];
 
-/* mlir-translate in the process of mlir-opt. Its main() is these two calls where libMLIR has them:
+/* mlir-translate in the process of mlir-opt. Its main() consists of two calls of functions in libMLIR:
    registerToLLVMIRTranslation(), and LogicalResult mlirTranslateMain(int, char **, llvm::StringRef). A StringRef
-   is passed as a pointer and a length, a LogicalResult returned as a byte, 1 for success. */
+   is passed as a pointer and a length; a LogicalResult is returned as a byte, 1 for success. */
 typedef void register_function(void);
 typedef unsigned char translate_function(int, char **, const char *, size_t);
 #define REGISTER "_ZN4mlir27registerToLLVMIRTranslationEv"
@@ -87,7 +93,7 @@ static void report_ends(void) {
       }
 }
 
-/* Split the text of a request into `words`: arguments, NULL, environment, NULL. Return 0 if it is damaged. */
+/* Split the text of a request into `words`: arguments, NULL, environment, NULL. Return 0 if it is malformed. */
 static int split(char *text, const char *end, uint32_t arguments, uint32_t variables) {
   size_t at = 0, count = (size_t)arguments + variables;
   if (count + 2 > sizeof words / sizeof *words || arguments == 0)
@@ -107,7 +113,7 @@ static int split(char *text, const char *end, uint32_t arguments, uint32_t varia
   return text == end;
 }
 
-/* Receive a request. Return its length, 0 at the end. */
+/* Receive a request. Return its length, 0 if the socket is closed. */
 static ssize_t receive(int socket, int descriptors[DESCRIPTORS]) {
   union {
     struct cmsghdr header;
@@ -126,13 +132,27 @@ static ssize_t receive(int socket, int descriptors[DESCRIPTORS]) {
   return length;
 }
 
-/* Serve requests until the socket is closed. Return the exit status in each fork, as main() does. */
+/* Wait until the caller knows the process ID, because it can only terminate a known fork. Return 0 if it never will. */
+static int may_begin(int go[2]) {
+  char told;
+  ssize_t length;
+  close(go[1]);
+  do
+    length = read(go[0], &told, sizeof told);
+  while (length < 0 && errno == EINTR);
+  close(go[0]);
+  return length == sizeof told;
+}
+
+/* Process requests until the socket is closed. Returns only in forks, with the exit status of main(). */
 static int serve(int socket) {
-  sigset_t children, before;
-  sigemptyset(&children);
-  sigaddset(&children, SIGCHLD);
-  sigprocmask(SIG_BLOCK, &children, &before);
-  int ends = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
+  sigset_t heard, before;
+  sigemptyset(&heard);
+  sigaddset(&heard, SIGCHLD);
+  /* Raised by an answer to a caller that has ended. */
+  sigaddset(&heard, SIGPIPE);
+  sigprocmask(SIG_BLOCK, &heard, &before);
+  int ends = signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
   if (ends < 0)
     _exit(1);
   for (;;) {
@@ -152,9 +172,12 @@ static int serve(int socket) {
     char *text = (char *)(request + 1), *end = (char *)message + length;
     int fits = text < end && fork_count < MOST_FORKS && can_enter(request->entry) &&
                split(text, end, request->arguments, request->variables);
-    pid_t pid = fits ? fork() : -1;
+    int go[2] = {-1, -1};
+    pid_t pid = fits && pipe2(go, O_CLOEXEC) == 0 ? fork() : -1;
     if (pid == 0) {
       setpgid(0, 0);
+      if (!may_begin(go))
+        _exit(1);
       for (int i = 0; i < fork_count; i++)
         close(forks[i].answer);
       int moved = fchdir(descriptors[DIRECTORY]) == 0 && dup2(descriptors[OUTPUT], STDOUT_FILENO) >= 0 &&
@@ -168,20 +191,35 @@ static int serve(int socket) {
       return moved ? enter(request->entry, (int)request->arguments, words) : 1;
     }
     if (pid > 0) {
-      /* In both processes: whoever learns of the fork may signal its group. */
+      /* Also called in the fork, so that the process group exists before either process continues. */
       setpgid(pid, pid);
       forks[fork_count++] = (struct fork_of_it){pid, descriptors[ANSWER]};
     }
     answer(descriptors[ANSWER], pid > 0 ? pid : 0);
+    if (pid > 0 && write(go[1], "", 1) < 0)
+      kill(pid, SIGKILL);
+    close(go[0]);
+    close(go[1]);
     for (int i = 0; i < DESCRIPTORS; i++)
       if (i != ANSWER || pid <= 0)
         close(descriptors[i]);
   }
 }
 
+/* Return the socket if this is the program that is meant, else -1. */
+static int find_socket(void) {
+  const char *text = getenv(SOCKET_VARIABLE);
+  unsigned long long device, inode;
+  int socket;
+  struct stat own;
+  if (!text || sscanf(text, "%d %llu %llu", &socket, &device, &inode) != 3 || stat("/proc/self/exe", &own) != 0)
+    return -1;
+  return own.st_dev == device && own.st_ino == inode ? socket : -1;
+}
+
 static int server_main(int count, char **arguments, char **variables) {
-  const char *socket = getenv(SOCKET_VARIABLE);
-  return socket ? serve(atoi(socket)) : main_of_program(count, arguments, variables);
+  int socket = find_socket();
+  return socket >= 0 ? serve(socket) : main_of_program(count, arguments, variables);
 }
 
 int __libc_start_main(main_function *program, int count, char **arguments, void (*init)(void), void (*fini)(void),

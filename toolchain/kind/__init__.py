@@ -1,4 +1,4 @@
-"""What LLVM and the command line say of each device kind, in one module each."""
+"""Names, triples and architectures of each device kind, in one module each."""
 
 from mlir_offload.toolchain import load_on_use
 

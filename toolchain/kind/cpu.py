@@ -1,4 +1,4 @@
-"""The CPU of the machine that runs the program."""
+"""The CPU of the host that runs the program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mlir_offload.toolchain.target import HOST, DeviceKind, Kind, host_triple
 
 
 class CpuKind(DeviceKind):
-    """The CPU: all of its images run on one device, whatever their architecture."""
+    """The CPU. All of its images run on one device, whatever their architecture."""
 
     name = Kind.OPENMP
     word = "host"
@@ -19,15 +19,15 @@ class CpuKind(DeviceKind):
 
     @property
     def triple(self) -> str:
-        """Return the target triple of this machine."""
+        """Return the target triple of this host."""
         return host_triple()
 
     def spelling(self, _arch: str, /) -> str:
-        """Return the word for the CPU: containers name other architectures, or none."""
+        """Return `host`: containers have another architecture name, or none."""
         return self.example
 
     def container_arch(self, arch: str, /) -> str:
-        """Return nothing for the CPU itself: the wrapper would link images of each architecture apart."""
+        """Return "" for `host`: the wrapper links images of different architectures separately."""
         return "" if arch == self.example else arch
 
 

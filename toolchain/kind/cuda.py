@@ -1,4 +1,4 @@
-"""GPUs of NVIDIA's."""
+"""NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Cuda(DeviceKind):
     uses_cuda = True
 
     def runs(self, code_arch: str, arch: str, /) -> bool:
-        """Return whether a GPU runs the code: that of older ones too, unless it is for one only."""
+        """Return whether a GPU runs the code. Code of older architectures without a suffix runs too."""
         try:
             is_older = sm_number(code_arch) <= sm_number(arch)
         except ValueError:

@@ -1,4 +1,4 @@
-"""GPUs of AMD's."""
+"""AMD GPUs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class _Hip(DeviceKind):
     uses_rocm = True
 
     def check_archs(self, archs: Sequence[str], /) -> None:
-        """Raise UsageError where a GPU may fit two target IDs."""
+        """Raise UsageError if a GPU could match two of the target IDs."""
         amdgpu.check_target_ids(archs)
 
     def normalize(self, arch: str, /) -> str:
-        """Return the target ID with its features in their order."""
+        """Return the target ID with sorted features."""
         return amdgpu.normalize_target_id(arch)
 
     def runs(self, code_arch: str, arch: str, /) -> bool:

@@ -1,4 +1,4 @@
-"""Devices that take SPIR-V, as Intel GPUs do."""
+"""Devices that accept SPIR-V, such as Intel GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A builder of instructions, at the end of a block."""
+"""An instruction builder that appends to blocks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mlir_offload.toolchain.llvmc.library import handles
 
 
 class Builder:
-    """Appends instructions to a block; a context manager, which releases it."""
+    """Appends instructions to a block. Use it as a context manager, which disposes of it."""
 
     def __init__(self, context: Context) -> None:
-        """Make a builder without a place."""
+        """Create a builder without an insertion point."""
         self.context = context
         self.handle = context.library.call("CreateBuilderInContext", context.handle)
 
@@ -28,12 +28,12 @@ class Builder:
         self.handle = 0
 
     def go(self, block: Block) -> None:
-        """Append to a block from now on."""
+        """Set the insertion point to the end of a block."""
         self.context.library.call("PositionBuilderAtEnd", self.handle, block.handle)
 
     @property
     def block(self) -> Block:
-        """Return the block that is appended to."""
+        """Return the block of the insertion point."""
         return Block(self.context, self.context.library.call("GetInsertBlock", self.handle))
 
     def _made(self, name: str, *arguments: object) -> Instruction:
@@ -41,12 +41,12 @@ class Builder:
         return Instruction(self.context, library.call(f"Build{name}", self.handle, *arguments))
 
     def _folded(self, name: str, *arguments: object) -> Value:
-        """Return the value of an instruction that the builder may fold to a constant."""
+        """Append an instruction and return its value, which the builder may fold to a constant."""
         library = self.context.library
         return self.context.value(library.call(f"Build{name}", self.handle, *arguments))
 
     def clone(self, instruction: Instruction, operands: Sequence[Value | None]) -> Instruction:
-        """Append a copy with other operands, None for those that stay."""
+        """Append a copy of an instruction with new operands; None keeps the operand."""
         library = self.context.library
         copy = library.call("InstructionClone", instruction.handle)
         for number, operand in enumerate(operands):
@@ -56,7 +56,7 @@ class Builder:
         return Instruction(self.context, copy)
 
     def alloca(self, type_: Type, name: str, *, align: int) -> Value:
-        """Append an allocation on the stack."""
+        """Append an alloca."""
         made = self._made("Alloca", type_.handle, name.encode())
         self.context.library.call("SetAlignment", made.handle, align)
         return made
@@ -76,12 +76,12 @@ class Builder:
         return made
 
     def offset(self, type_: Type, base: Value, *indices: Value) -> Value:
-        """Append the address of an element."""
+        """Append an inbounds getelementptr."""
         array = handles([index.handle for index in indices])
         return self._folded("InBoundsGEP2", type_.handle, base.handle, array, len(indices), b"")
 
     def binary(self, opcode: Opcode, left: Value, right: Value) -> Value:
-        """Append an operation of two operands."""
+        """Append a binary operation."""
         return self._folded("BinOp", int(opcode), left.handle, right.handle, b"")
 
     def next_number(self, number: Value) -> Value:
@@ -93,25 +93,25 @@ class Builder:
         return made
 
     def compare(self, predicate: Predicate, left: Value, right: Value) -> Value:
-        """Append a comparison of integers."""
+        """Append an integer comparison."""
         return self._folded("ICmp", int(predicate), left.handle, right.handle, b"")
 
     def select(self, condition: Value, then: Value, other: Value) -> Value:
-        """Append a choice."""
+        """Append a select."""
         return self._folded("Select", condition.handle, then.handle, other.handle, b"")
 
     def cast(self, opcode: Opcode, value: Value, type_: Type) -> Value:
-        """Append a cast; the value itself if it has the type."""
+        """Append a cast. Return the value itself if it already has the type."""
         if value.type is type_:
             return value
         return self._folded("Cast", int(opcode), value.handle, type_.handle, b"")
 
     def shuffle(self, first: Value, second: Value, mask: Value) -> Value:
-        """Append a permutation of the elements of two vectors."""
+        """Append a shufflevector."""
         return self._folded("ShuffleVector", first.handle, second.handle, mask.handle, b"")
 
     def splat(self, value: Value, count: int) -> Value:
-        """Append a vector with the value in each element."""
+        """Append a splat: a vector with the value in each element."""
         empty = value.type.vector(count).poison
         number = self.context.integer(32)
         first = self._folded(
@@ -124,19 +124,19 @@ class Builder:
         return self.shuffle(first, empty, number.vector(count).null)
 
     def element(self, vector: Value, number: Value) -> Value:
-        """Append the choice of an element of a vector."""
+        """Append an extractelement."""
         return self._folded("ExtractElement", vector.handle, number.handle, b"")
 
     def insert_value(self, whole: Value, part: Value, number: int) -> Value:
-        """Append a structure with another member."""
+        """Append an insertvalue."""
         return self._folded("InsertValue", whole.handle, part.handle, number, b"")
 
     def phi(self, type_: Type) -> Instruction:
-        """Append a phi without incoming values."""
+        """Append a phi node without incoming values."""
         return self._made("Phi", type_.handle, b"")
 
     def add_incoming(self, phi: Value, value: Value, block: Block) -> None:
-        """Add the value that a block brings to a phi."""
+        """Add an incoming value and its block to a phi node."""
         self.context.library.call(
             "AddIncoming", phi.handle, handles([value.handle]), handles([block.handle]), 1
         )
@@ -148,7 +148,7 @@ class Builder:
         return self._made("Call2", type_.handle, function.handle, array, len(arguments), b"")
 
     def mark_line(self, location: int) -> None:
-        """Append an instruction without effect that has a debug location."""
+        """Append a `nop` with a debug location."""
         library, context = self.context.library, self.context
         type_ = context.function_type(context.void, ())
         asm = library.call("GetInlineAsm", type_.handle, b"nop", 3, b"", 0, 1, 0, 0, 0)
@@ -156,20 +156,20 @@ class Builder:
         library.call("InstructionSetDebugLoc", made.handle, location)
 
     def jump(self, block: Block) -> Instruction:
-        """Append a jump."""
+        """Append an unconditional branch."""
         return self._made("Br", block.handle)
 
     def branch(self, condition: Value, then: Block, other: Block) -> Instruction:
-        """Append a conditional jump."""
+        """Append a conditional branch."""
         return self._made("CondBr", condition.handle, then.handle, other.handle)
 
     def switch(self, value: Value, other: Block, cases: Sequence[tuple[int, Block]]) -> None:
-        """Append a jump by a number."""
+        """Append a switch with the default block `other`."""
         made = self._made("Switch", value.handle, other.handle, len(cases))
         for number, block in cases:
             constant = self.context.constant(value.type, number)
             self.context.library.call("AddCase", made.handle, constant.handle, block.handle)
 
     def ret(self) -> None:
-        """Append a return of nothing."""
+        """Append `ret void`."""
         self._made("RetVoid")

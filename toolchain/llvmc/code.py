@@ -1,4 +1,4 @@
-"""Numbers of LLVM's C API, as far as passes ask for them."""
+"""Enums of LLVM's C API, with the members that the passes use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Opcode(IntEnum):
-    """LLVMOpcode of llvm-c/Core.h, as far as passes ask for it."""
+    """LLVMOpcode of llvm-c/Core.h."""
 
     RET = 1
     BR = 2
@@ -43,7 +43,7 @@ class Opcode(IntEnum):
 
 
 class TypeKind(IntEnum):
-    """LLVMTypeKind of llvm-c/Core.h, as far as passes ask for it."""
+    """LLVMTypeKind of llvm-c/Core.h."""
 
     VOID = 0
     INTEGER = 8
@@ -71,7 +71,7 @@ class Predicate(IntEnum):
 
 
 class RmwUpdate(IntEnum):
-    """LLVMAtomicRMWBinOp of llvm-c/Core.h, as far as passes ask for it."""
+    """LLVMAtomicRMWBinOp of llvm-c/Core.h."""
 
     EXCHANGE = 0
     ADD = 1

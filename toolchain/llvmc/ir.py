@@ -1,4 +1,4 @@
-"""Contexts and values of LLVM; a context owns what is made in it."""
+"""LLVM contexts, types, values, functions and blocks. A context owns the objects that are created in it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FUNCTION_INDEX = 0xFFFFFFFF
 
 
 class Context:
-    """An LLVM context, a context manager: what is made in it ends with it."""
+    """An LLVM context. Use it as a context manager, which disposes of the context and its modules."""
 
     def __init__(self, library: LlvmLibrary) -> None:
-        """Make an empty context."""
+        """Create an empty context."""
         self.library = library
         self.handle = library.call("ContextCreate")
         self._known: dict[int, Value] = {}
@@ -30,19 +30,19 @@ class Context:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Release the context with all modules."""
+        """Dispose of the context and all modules."""
         self.library.call("ContextDispose", self.handle)
         self.handle = 0
 
     def type_of(self, handle: int) -> Type:
-        """Return the type of a handle, the same object for the same type."""
+        """Return the type with a handle; equal handles return the same object."""
         found = self._types.get(handle)
         if found is None:
             found = self._types[handle] = Type(self, handle)
         return found
 
     def value(self, handle: int) -> Value:
-        """Return the value of a handle, the same object for the same value."""
+        """Return the value with a handle; equal handles return the same object."""
         found = self._known.get(handle)
         if found is None:
             is_instruction = self.library.call("GetValueKind", handle) == _INSTRUCTION
@@ -51,7 +51,7 @@ class Context:
         return found
 
     def forget_all(self) -> None:
-        """Make all values unusable: LLVM may have released any of them."""
+        """Invalidate all values, because LLVM may have deleted any of them."""
         for value in self._known.values():
             value.handle = 0
         self._known = {}
@@ -62,16 +62,16 @@ class Context:
 
     @property
     def pointer(self) -> Type:
-        """Return the type of pointers."""
+        """Return the type `ptr`."""
         return self.type_of(self.library.call("PointerTypeInContext", self.handle, 0))
 
     @property
     def void(self) -> Type:
-        """Return the type of nothing."""
+        """Return the type `void`."""
         return self.type_of(self.library.call("VoidTypeInContext", self.handle))
 
     def constant(self, type_: Type, number: int) -> Value:
-        """Return an integer constant, cut to the bits of its type."""
+        """Return an integer constant, truncated to the width of its type."""
         made = self.library.call("ConstInt", type_.handle, number & (2**64 - 1), 0)
         return self.value(made)
 
@@ -81,25 +81,25 @@ class Context:
         return self.value(self.library.call("ConstVector", array, len(elements)))
 
     def function_type(self, result: Type, parameters: Sequence[Type]) -> Type:
-        """Return the type of a function."""
+        """Return a function type."""
         array = handles([parameter.handle for parameter in parameters])
         return self.type_of(
             self.library.call("FunctionType", result.handle, array, len(parameters), 0)
         )
 
     def structure(self, members: Sequence[Type]) -> Type:
-        """Return the type of a structure."""
+        """Return a literal structure type."""
         array = handles([member.handle for member in members])
         made = self.library.call("StructTypeInContext", self.handle, array, len(members), 0)
         return self.type_of(made)
 
     def as_value(self, metadata: int) -> int:
-        """Return the handle under which an instruction takes metadata."""
+        """Return metadata wrapped as a value, the form in which instructions take it."""
         return self.library.call("MetadataAsValue", self.handle, metadata)
 
 
 class Type:
-    """A type; equal types are one object."""
+    """A type. Equal types are the same object."""
 
     __slots__ = ("context", "handle", "kind")
 
@@ -127,20 +127,20 @@ class Type:
 
     @property
     def null(self) -> Value:
-        """Return the zero of the type."""
+        """Return the zero initializer of the type."""
         return self.context.value(self.context.library.call("ConstNull", self.handle))
 
     @property
     def poison(self) -> Value:
-        """Return the poison of the type."""
+        """Return poison of the type."""
         return self.context.value(self.context.library.call("GetPoison", self.handle))
 
     def array(self, count: int) -> Type:
-        """Return the type of an array of such elements."""
+        """Return the array type with this element type."""
         return self.context.type_of(self.context.library.call("ArrayType2", self.handle, count))
 
     def vector(self, count: int) -> Type:
-        """Return the type of a vector of such elements."""
+        """Return the vector type with this element type."""
         return self.context.type_of(self.context.library.call("VectorType", self.handle, count))
 
     def __str__(self) -> str:
@@ -150,7 +150,7 @@ class Type:
 
 
 class Value:
-    """A value: a constant, an argument, a function or an instruction; equal values are one object."""
+    """A value: a constant, an argument, a function or an instruction. Equal values are the same object."""
 
     __slots__ = ("_type", "context", "handle")
 
@@ -169,25 +169,25 @@ class Value:
 
     @property
     def name(self) -> str:
-        """Return the name, empty for a value without one."""
+        """Return the name, an empty string if the value has none."""
         size = ctypes.c_size_t()
         text = self.context.library.call("GetValueName2", self.handle, ctypes.byref(size))
         return ctypes.string_at(text, size.value).decode("utf-8", "surrogateescape")
 
     @property
     def has_one_use(self) -> bool:
-        """Say whether exactly one operand is the value."""
+        """Return whether the value has exactly one use."""
         use = self.context.library.call("GetFirstUse", self.handle)
         return bool(use) and not self.context.library.call("GetNextUse", use)
 
     @property
     def is_constant(self) -> bool:
-        """Say whether it is a constant, functions and variables included."""
+        """Return whether the value is a constant. Functions and global variables are constants."""
         return bool(self.context.library.call("IsConstant", self.handle))
 
     @property
     def number(self) -> int | None:
-        """Return the value of an integer constant of up to 64 bits, sign-extended; None for another value."""
+        """Return an integer constant of up to 64 bits, sign-extended; None for any other value."""
         library = self.context.library
         if library.call("GetValueKind", self.handle) != _CONSTANT_INT or self.type.bits > 64:  # noqa: PLR2004
             return None
@@ -211,7 +211,7 @@ class Instruction(Value):
 
     @property
     def operands(self) -> tuple[Value, ...]:
-        """Return the operands; the last one of a call is the function."""
+        """Return the operands. The last operand of a call is the function."""
         library, handle = self.context.library, self.handle
         count = library.call("GetNumOperands", handle)
         return tuple(
@@ -221,32 +221,32 @@ class Instruction(Value):
 
     @property
     def called(self) -> Function | None:
-        """Return the called function, None for an indirect call or inline assembly."""
+        """Return the called function; None for an indirect call and for inline assembly."""
         called = self.context.library.call("GetCalledValue", self.handle)
         is_function = self.context.library.call("IsAFunction", called)
         return Function(self.context, called) if is_function else None
 
     @property
     def callee(self) -> str:
-        """Return the name of the called function, empty if `called` is None."""
+        """Return the name of the called function, an empty string if `called` is None."""
         called = self.called
         return called.name if called else ""
 
     @property
     def is_atomic(self) -> bool:
-        """Say whether a load or a store is atomic."""
+        """Return whether a load or a store is atomic."""
         return bool(self.context.library.call("GetOrdering", self.handle))
 
     @property
     def successors(self) -> tuple[int, ...]:
-        """Return the handles of the blocks that follow a terminator."""
+        """Return the handles of the successor blocks of a terminator."""
         library = self.context.library
         count = library.call("GetNumSuccessors", self.handle)
         return tuple(library.call("GetSuccessor", self.handle, n) for n in range(count))
 
     @property
     def incoming(self) -> tuple[tuple[int, Value], ...]:
-        """Return for a phi the handles of its blocks and the value that each brings."""
+        """Return the incoming blocks (as handles) and values of a phi node."""
         library, handle = self.context.library, self.handle
         return tuple(
             (
@@ -258,12 +258,12 @@ class Instruction(Value):
 
     @property
     def predicate(self) -> int:
-        """Return what an icmp compares by, as Predicate numbers it."""
+        """Return the predicate of an icmp, a `Predicate`."""
         return self.context.library.call("GetICmpPredicate", self.handle)
 
     @property
     def update(self) -> int:
-        """Return what an atomicrmw does, as RmwUpdate numbers it."""
+        """Return the operation of an atomicrmw, a `RmwUpdate`."""
         return self.context.library.call("GetAtomicRMWBinOp", self.handle)
 
     @property
@@ -278,11 +278,11 @@ class Instruction(Value):
 
     @property
     def location(self) -> int:
-        """Return the debug location, 0 for none."""
+        """Return the handle of the debug location, 0 if there is none."""
         return self.context.library.call("InstructionGetDebugLoc", self.handle)
 
     def mark(self, kind: int, node: int) -> None:
-        """Attach metadata, or remove it for the node 0."""
+        """Attach a metadata node; 0 removes the attachment."""
         value = self.context.as_value(node) if node else None
         self.context.library.call("SetMetadata", self.handle, kind, value)
 
@@ -294,7 +294,7 @@ class Function(Value):
 
     @property
     def is_declaration(self) -> bool:
-        """Say whether the function has no body."""
+        """Return whether the function has no body."""
         return bool(self.context.library.call("IsDeclaration", self.handle))
 
     @property
@@ -313,7 +313,7 @@ class Function(Value):
 
     @property
     def blocks(self) -> Iterator[Block]:
-        """Return the basic blocks in their order."""
+        """Return the basic blocks in order."""
         library = self.context.library
         block = library.call("GetFirstBasicBlock", self.handle)
         while block:
@@ -321,7 +321,7 @@ class Function(Value):
             block = library.call("GetNextBasicBlock", block)
 
     def append_block(self, name: str) -> Block:
-        """Add an empty block at the end."""
+        """Append an empty block."""
         context = self.context
         made = context.library.call(
             "AppendBasicBlockInContext", context.handle, self.handle, name.encode()
@@ -333,7 +333,7 @@ class Function(Value):
         self.context.library.call("SetLinkage", self.handle, _INTERNAL)
 
     def add_attribute(self, name: str) -> None:
-        """Add an attribute without a value to the function."""
+        """Add an enum attribute to the function."""
         context = self.context
         kind = _attribute_kind(context, name)
         made = context.library.call("CreateEnumAttribute", context.handle, kind, 0)
@@ -345,7 +345,7 @@ class Function(Value):
         self.context.library.call("RemoveEnumAttributeAtIndex", self.handle, _FUNCTION_INDEX, kind)
 
     def has_attribute(self, name: str, *, parameter: int | None = None) -> bool:
-        """Say whether the function, or one of its parameters, has an attribute."""
+        """Return whether the function, or one of its parameters, has an attribute."""
         kind = _attribute_kind(self.context, name)
         index = _FUNCTION_INDEX if parameter is None else parameter + 1
         found = self.context.library.call("GetEnumAttributeAtIndex", self.handle, index, kind)
@@ -353,22 +353,22 @@ class Function(Value):
 
     @property
     def subprogram(self) -> int:
-        """Return the debug information of the function, 0 for none."""
+        """Return the handle of the DISubprogram of the function, 0 if there is none."""
         return self.context.library.call("GetSubprogram", self.handle)
 
     @property
     def is_pure(self) -> bool:
-        """Say whether the function neither reads nor writes memory."""
+        """Return whether the function neither reads nor writes memory."""
         library, kind = self.context.library, _attribute_kind(self.context, "memory")
         found = library.call("GetEnumAttributeAtIndex", self.handle, _FUNCTION_INDEX, kind)
         return bool(found) and library.call("GetEnumAttributeValue", found) == 0
 
     def set_subprogram(self, subprogram: int) -> None:
-        """Give the function debug information."""
+        """Set the DISubprogram of the function."""
         self.context.library.call("SetSubprogram", self.handle, subprogram)
 
     def delete(self) -> None:
-        """Remove the function, which nothing may use, from its module, and forget all values."""
+        """Delete the function, which must be unused, from its module, and invalidate all values."""
         self.context.library.call("DeleteFunction", self.handle)
         self.handle = 0
         self.context.forget_all()
@@ -386,7 +386,7 @@ class Block:
 
     @property
     def instructions(self) -> Iterator[Instruction]:
-        """Return the instructions in their order."""
+        """Return the instructions in order."""
         library = self.context.library
         handle = library.call("GetFirstInstruction", self.handle)
         while handle:

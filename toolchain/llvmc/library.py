@@ -1,4 +1,4 @@
-"""libLLVM loaded: its functions by name, and what a failed call says."""
+"""Load libLLVM, and call its functions by name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Call = Callable[..., int]
 
 
 class LlvmError(Exception):
-    """What LLVM said of a call that failed."""
+    """The error message of a failed call."""
 
 
 class LlvmLibrary:
@@ -49,30 +49,30 @@ class LlvmLibrary:
         return bound
 
     def function(self, name: str) -> Call:
-        """Return a function of the API, for calls that are many."""
+        """Return a function of the API, for repeated calls."""
         return self._functions[name]
 
     def call(self, name: str, *arguments: object) -> int:
-        """Call a function of the API; a null pointer is 0."""
+        """Call a function of the API. A null pointer is returned as 0."""
         return self._functions[name](*arguments) or 0
 
     def take_text(self, message: int) -> str:
-        """Return a message of LLVM and release it."""
+        """Return a message of LLVM as text, and dispose of it."""
         text = ctypes.string_at(message).decode("utf-8", "surrogateescape")
         self.call("DisposeMessage", message)
         return text
 
     def take_buffer(self, buffer: int) -> bytes:
-        """Return the content of a memory buffer and release it."""
+        """Return the content of a memory buffer, and dispose of it."""
         size = self.call("GetBufferSize", buffer)
         content = ctypes.string_at(self.call("GetBufferStart", buffer), size)
         self.call("DisposeMemoryBuffer", buffer)
         return content
 
     def checked(self, name: str, *arguments: object) -> int:
-        """Call a function that fails with a message in its last parameter, and return the one before.
+        """Call a function whose last parameter is an error message, and return its output parameter.
 
-        Raises LlvmError with the message.
+        Raises LlvmError with the message if the call fails.
         """
         outputs = (ctypes.c_void_p(), ctypes.c_void_p())
         wanted = SIGNATURES[name].count("o")
@@ -85,18 +85,18 @@ class LlvmLibrary:
         return outputs[0].value or 0
 
     def initialize_x86(self) -> None:
-        """Make the X86 back end available."""
+        """Initialize the X86 back end."""
         for part in _TARGET_PARTS:
             getattr(self._library, f"LLVMInitializeX86{part}")()
 
     @property
     def version(self) -> tuple[int, int, int]:
-        """Return the release."""
+        """Return the version of the library."""
         parts = [ctypes.c_uint() for _ in range(3)]
         self.call("GetVersion", *map(ctypes.byref, parts))
         return parts[0].value, parts[1].value, parts[2].value
 
 
 def handles(items: Sequence[int]) -> ctypes.Array[ctypes.c_void_p]:
-    """Return an array of handles as the API takes it."""
+    """Return handles as a C array."""
     return (ctypes.c_void_p * len(items))(*items)

@@ -1,4 +1,4 @@
-"""Metadata of a context, each node as its handle."""
+"""Create metadata in a context. Nodes are handles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mlir_offload.toolchain.llvmc.library import handles
 
 
 class Metadata:
-    """Makes metadata in a context."""
+    """Creates metadata in a context."""
 
     def __init__(self, context: Context) -> None:
         """Take the context."""
@@ -15,7 +15,7 @@ class Metadata:
         self._library = context.library
 
     def kind(self, name: str) -> int:
-        """Return the number of a kind of metadata."""
+        """Return the ID of a metadata kind."""
         return self._library.call("GetMDKindIDInContext", self._context, name.encode(), len(name))
 
     def text(self, text: str) -> int:
@@ -32,7 +32,7 @@ class Metadata:
         return self._library.call("MDNodeInContext2", self._context, array, len(operands))
 
     def distinct_node(self, *operands: int) -> int:
-        """Return a node that is its own first operand, as the node of a loop is."""
+        """Return a distinct node whose first operand is the node itself, such as a loop ID."""
         own = self._library.call("TemporaryMDNode", self._context, handles(()), 0)
         node = self.node(own, *operands)
         self._library.call("MetadataReplaceAllUsesWith", own, node)

@@ -1,4 +1,4 @@
-"""Modules of LLVM."""
+"""LLVM modules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mlir_offload.toolchain.llvmc.library import LlvmError, handles
 
 
 def parse_module(context: Context, text: str, name: str) -> Module:
-    """Return the module of LLVM IR. Raises LlvmError with the place of a fault in `name`."""
+    """Parse LLVM IR. Raises LlvmError, with a location in `name`, if the text is invalid."""
     data, library = text.encode("utf-8", "surrogateescape"), context.library
     buffer = library.call("CreateMemoryBufferWithMemoryRangeCopy", data, len(data), name.encode())
     return Module(context, library.checked("ParseIRInContext", context.handle, buffer))
@@ -34,7 +34,7 @@ class Module:
 
     @property
     def functions(self) -> Iterator[Function]:
-        """Return the functions and declarations in their order."""
+        """Return the functions, including declarations, in order."""
         library = self.context.library
         handle = library.call("GetFirstFunction", self.handle)
         while handle:
@@ -43,12 +43,12 @@ class Module:
             handle = following
 
     def function(self, name: str) -> Function | None:
-        """Return a function by its name."""
+        """Return the function with a name, None if there is none."""
         handle = self.context.library.call("GetNamedFunction", self.handle, name.encode())
         return Function(self.context, handle) if handle else None
 
     def declare(self, name: str, type_: Type) -> Function:
-        """Return the function of that name; declare it if there is none."""
+        """Return the function with a name; declare it if there is none."""
         found = self.function(name)
         if found is not None:
             return found
@@ -56,7 +56,7 @@ class Module:
         return Function(self.context, made)
 
     def named_node(self, name: str) -> int:
-        """Return the first operand of named metadata, 0 for none."""
+        """Return the first operand of named metadata, 0 if there is none."""
         library = self.context.library
         count = library.call("GetNamedMetadataNumOperands", self.handle, name.encode())
         found = handles([0] * count)
@@ -64,11 +64,11 @@ class Module:
         return library.call("ValueAsMetadata", found[0]) if count else 0
 
     def size_bytes(self, type_: Type) -> int:
-        """Return the distance of two elements of the type in an array."""
+        """Return the ABI size of the type in bytes, which is the element stride in arrays."""
         return self.context.library.call("ABISizeOfType", self._layout, type_.handle)
 
     def alignment(self, type_: Type) -> int:
-        """Return the alignment of the type in bytes."""
+        """Return the ABI alignment of the type in bytes."""
         return self.context.library.call("ABIAlignmentOfType", self._layout, type_.handle)
 
     @property
@@ -76,7 +76,7 @@ class Module:
         return self.context.library.call("GetModuleDataLayout", self.handle)
 
     def link(self, other: Module) -> None:
-        """Move the content of another module of the context here. Raises LlvmError if they disagree."""
+        """Link another module of the context into this one. Raises LlvmError if that fails."""
         if self.context.library.call("LinkModules2", self.handle, other.handle):
             msg = "two modules cannot be linked"
             raise LlvmError(msg)

@@ -1,7 +1,8 @@
-"""The functions of LLVM's C API that are bound, with the types of llvm-c/*.h.
+"""The functions of LLVM's C API that are bound, with the types in llvm-c/*.h.
 
-A signature is the result and the parameters: p pointer, s string, i int, u unsigned, l unsigned long
-long, q long long, z size_t, o pointer that the function writes, a array of pointers, v nothing.
+A signature is the type of the result followed by the types of the parameters: p pointer, s string,
+i int, u unsigned, l unsigned long long, q long long, z size_t, o output pointer, a array of
+pointers, v void.
 """
 
 from __future__ import annotations

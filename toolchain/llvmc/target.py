@@ -1,4 +1,4 @@
-"""Passes over a module, and machine code of it."""
+"""Run passes on a module, and emit assembly or object files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _DEFAULT_CODE_MODEL = 0
 
 
 def run_passes(module: Module, pipeline: str, machine: TargetMachine | None = None) -> None:
-    """Run a pipeline as opt spells it, and verify the module after each pass.
+    """Run a pass pipeline in the syntax of opt, and verify the module after each pass.
 
-    All values of the context become unusable.
-    Raises LlvmError for a pipeline that LLVM does not know.
+    This invalidates all values of the context.
+    Raises LlvmError if the pipeline is invalid.
     """
     library = module.context.library
     options = library.call("CreatePassBuilderOptions")
@@ -32,12 +32,12 @@ def run_passes(module: Module, pipeline: str, machine: TargetMachine | None = No
 
 
 class TargetMachine:
-    """A processor to make code for; a context manager, which releases it."""
+    """A target machine for code generation. Use it as a context manager, which disposes of it."""
 
     def __init__(
         self, library: LlvmLibrary, triple: str, cpu: str, features: str, *, opt_level: int = 2
     ) -> None:
-        """Find the back end of the triple. Raises LlvmError if the library lacks it."""
+        """Create a target machine. Raises LlvmError if the library lacks the back end of the triple."""
         self.library = library
         library.initialize_x86()
         target = library.checked("GetTargetFromTriple", triple.encode())
@@ -57,7 +57,7 @@ class TargetMachine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Release it."""
+        """Dispose of the target machine."""
         self.library.call("DisposeTargetMachine", self.handle)
         self.handle = 0
 

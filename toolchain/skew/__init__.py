@@ -1,4 +1,4 @@
-"""What each release of LLVM knows, and what it would refuse or misread."""
+"""Version skew: what each release of LLVM rejects or misreads of IR that another release wrote."""
 
 from mlir_offload.toolchain import load_on_use
 

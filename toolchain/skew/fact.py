@@ -1,6 +1,6 @@
-"""Facts about skew: what a file holds that the release which is to read it takes for something else.
+"""The types of the version skew checks.
 
-A `Consumer` is what will read the file, a `Skew` is one thing that it would refuse or, worse, misread.
+A `Consumer` is the release that reads a file. A `Skew` is one construct that it rejects or misreads.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 ORDERED_ACCESS = "a fence, or an atomic access that orders others"
-"""The construct that a back end compiles from a certain release on."""
+"""The construct that some back ends compile only from a certain release on."""
 
 HIDDEN_ARGUMENTS = "llvm.amdgcn.implicitarg.ptr"
-"""The intrinsic that returns where the arguments are that AMD's runtime adds to those of a kernel."""
+"""The intrinsic that returns the address of the hidden kernel arguments on AMD GPUs."""
 
 
 class Consumer(Struct, frozen=True):
-    """What will read a file: a release of LLVM, and the vendors' parts where they matter.
+    """The reader of a file: a release of LLVM and, if they matter, the vendors' tools.
 
-    `driver` is the version of NVIDIA's driver on the machine that runs the program (`570.86.15`).
+    `driver` is the version of the NVIDIA driver on the host that runs the program (`570.86.15`).
     """
 
     llvm: int
@@ -35,10 +35,10 @@ class Consumer(Struct, frozen=True):
 
 
 class Skew(Struct, frozen=True):
-    """One thing that a consumer refuses or misreads, by the rule that it breaks.
+    """One construct that a consumer rejects or misreads, with the ID of its rule.
 
-    `function` is the function that it was found in, where that is known; `values` fill the message of
-    the rule.
+    `function` is the function that contains it, if that is known. `values` are the values of the
+    placeholders in the message of the rule.
     """
 
     rule: str

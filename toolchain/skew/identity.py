@@ -1,4 +1,4 @@
-"""What a tool says it is, what it turned out to be when it wrote or read, and where the two differ."""
+"""Compare the version that a tool reports with the version that its output and behavior show."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from msgspec import Struct
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.pattern import pattern
 
-# How LLVM signs bitcode, MLIR its own, lld what it links: LLVM22.1.8, LLVM22.1.2-rust-1.95.0-stable,
-# LLVM13.0.0git, APPLE_1_1500.1.0.2.5_0.
+# The producer strings in LLVM bitcode, MLIR bytecode and files linked by lld: LLVM22.1.8,
+# LLVM22.1.2-rust-1.95.0-stable, LLVM13.0.0git, APPLE_1_1500.1.0.2.5_0.
 _SIGNATURE = pattern(r"(?:LLVM|MLIR|LLD) ?(\d{1,4})\.(\d+)(?:\.(\d+))?(.*)", re.DOTALL)
 _DEVELOPMENT = ("git", "svn", "rc")
 
 
 class Evidence(StrEnum):
-    """How something is known."""
+    """The source of a fact."""
 
     MEASURED = "measured"
     SAID = "said by --version"
@@ -28,7 +28,7 @@ class Evidence(StrEnum):
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -36,7 +36,7 @@ class Severity(StrEnum):
 
 
 class Fact(Struct, frozen=True):
-    """Something that is known of a tool or library."""
+    """A property of a tool or library."""
 
     name: str
     value: str
@@ -44,17 +44,17 @@ class Fact(Struct, frozen=True):
 
 
 class Trial(Struct, frozen=True):
-    """What a program signed its output with, and what else the output tells."""
+    """The producer string of a program's output, and facts derived from the output."""
 
     signature: str = ""
     facts: tuple[Fact, ...] = ()
 
 
 class ToolIdentity(Struct, frozen=True):
-    """A program or library: what it says it is, and what it signs when it writes.
+    """A program or library: the version that it reports, and the producer string that it writes.
 
-    `group` is the installation that it belongs to, such as `LLVM in /usr/lib/llvm-22`; what cannot
-    be known is empty, and `problem` says why it could not be asked.
+    `group` is its installation, such as `LLVM in /usr/lib/llvm-22`. Unknown fields are empty;
+    `problem` is the reason why the tool could not be queried.
     """
 
     group: str
@@ -67,7 +67,7 @@ class ToolIdentity(Struct, frozen=True):
 
 
 class ToolFinding(Struct, frozen=True):
-    """Something wrong with what is installed; `rule` names the rule that it breaks."""
+    """A problem of an installed tool, with the ID of its rule."""
 
     rule: str
     severity: Severity
@@ -77,9 +77,9 @@ class ToolFinding(Struct, frozen=True):
 
 
 class Signature(Struct, frozen=True):
-    """Who wrote a file, by the string it is signed with.
+    """The parsed producer string of a file.
 
-    `vendor` is empty for LLVM itself; `major` is None where the numbers are not those of LLVM.
+    `vendor` is empty for LLVM itself. `major` is None if the version is not one of LLVM.
     """
 
     text: str
@@ -91,7 +91,7 @@ class Signature(Struct, frozen=True):
 
 @lru_cache(maxsize=8)
 def parse_signature(text: str) -> Signature:
-    """Return what a producer string tells."""
+    """Parse a producer string."""
     match = _SIGNATURE.fullmatch(text)
     if match is None:
         vendor = re.split(r"[_\d.]", text, maxsplit=1)[0]
@@ -106,7 +106,7 @@ def parse_signature(text: str) -> Signature:
 def identified(
     group: str, name: str, path: Path | None, said: str, use: Callable[[], Trial]
 ) -> ToolIdentity:
-    """Return what a tool turns out to be when it is used; an error of the use is its problem."""
+    """Return the identity of a tool from a test run `use`. An error of the run becomes its problem."""
     used, problem = Trial(), ""
     try:
         used = use()
@@ -121,7 +121,7 @@ def fact_findings(
     release: str,
     hint: str,
 ) -> Iterator[ToolFinding]:
-    """Yield where a tool differs from what its release is known for, by the names of tool and fact."""
+    """Yield a finding for each fact that differs from the expected value. Keys are tool and fact names."""
     for identity in identities:
         for fact in identity.facts:
             right = expected.get((identity.name, fact.name))
@@ -136,7 +136,7 @@ def fact_findings(
 
 
 def problem_findings(identities: Iterable[ToolIdentity]) -> tuple[ToolFinding, ...]:
-    """Return which tools and libraries could not be found out about."""
+    """Return a finding for each tool and library that could not be identified."""
     return tuple(
         ToolFinding(
             "TOOL001",
@@ -151,7 +151,7 @@ def problem_findings(identities: Iterable[ToolIdentity]) -> tuple[ToolFinding, .
 
 
 def llvm_findings(identities: Sequence[ToolIdentity]) -> tuple[ToolFinding, ...]:
-    """Return where programs of one LLVM installation are not what they say, or are of several."""
+    """Return findings for programs that report a wrong version, and for an installation of mixed releases."""
     return (*(f for identity in identities for f in _false_names(identity)), *_mixed(identities))
 
 

@@ -1,4 +1,4 @@
-"""Constructs of LLVM IR that tell releases apart: what a clang reads is what it is made from."""
+"""Constructs of LLVM IR that identify the LLVM release of a clang by what it reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEYS = frozenset({"name", "since", "text"})
 
 
 class IrFeature(Struct, frozen=True):
-    """A construct, the first release that reads it, and a module that has it."""
+    """A construct, the first release that reads it, and a module that contains it."""
 
     name: str
     since: int
@@ -31,7 +31,7 @@ def load_ir_features() -> tuple[IrFeature, ...]:
 
 
 def parse_ir_features(table: Mapping[str, Any]) -> tuple[IrFeature, ...]:
-    """Return the checked table. Raises ValueError naming what is wrong."""
+    """Parse and check the table. Raises ValueError with the reason if it is invalid."""
     rows = table["features"]
     for row in rows:
         if set(row) != _KEYS:
@@ -46,7 +46,7 @@ def parse_ir_features(table: Mapping[str, Any]) -> tuple[IrFeature, ...]:
 
 
 def probe_ir_features(runner: Runner, clang: Path) -> tuple[IrFeature, ...]:
-    """Return what the clang reads. Raises ToolchainError, ToolFailedError where it cannot be asked."""
+    """Return the constructs that a clang reads. Raises ToolchainError or ToolFailedError if it cannot be run."""
     command = Command(
         (
             *(str(clang), "-x", "ir", "-c", "-emit-llvm", "-O0", "-Xclang", "-disable-llvm-passes"),
@@ -62,5 +62,5 @@ def probe_ir_features(runner: Runner, clang: Path) -> tuple[IrFeature, ...]:
 
 
 def expected_ir_features(major: int) -> tuple[IrFeature, ...]:
-    """Return what that release of LLVM itself reads."""
+    """Return the constructs that a release of LLVM reads."""
     return tuple(feature for feature in load_ir_features() if feature.since <= major)

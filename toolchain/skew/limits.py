@@ -1,4 +1,4 @@
-"""What each LLVM release knows of the files that others write, as the tables that ship with the package say."""
+"""The tables of the IR constructs that each LLVM release reads."""
 
 from __future__ import annotations
 
@@ -29,40 +29,40 @@ _FLAGGED = frozenset({"cast", "compare", "getelementptr"})
 
 
 class Steps(Struct, frozen=True):
-    """A number that some releases raise: pairs of a release and what holds from it on, ascending."""
+    """A number that grows with releases: ascending pairs of a release and the number from it on."""
 
     pairs: tuple[tuple[int, int], ...]
 
     def at(self, release: int) -> int:
-        """Return the number of a release; that of the oldest known for still older ones."""
+        """Return the number of a release. Releases older than the table have its first number."""
         known = [value for since, value in self.pairs if since <= release]
         return known[-1] if known else self.pairs[0][1]
 
     def first_release(self, number: int) -> int | None:
-        """Return the release whose number is the first to reach another; None for a later one."""
+        """Return the first release with at least this number, None if no known release has it."""
         return next((since for since, newest in self.pairs if newest >= number), None)
 
 
 class DebugRecord(Struct, frozen=True):
-    """A record of debug information, and how many operands a reader takes in it."""
+    """A record of debug information, and the number of operands that a reader accepts."""
 
     name: str
     operands: Steps
 
 
 class AttributeRow(Struct, frozen=True):
-    """An attribute that not all releases read alike: pairs of a release and the forms from it on."""
+    """An attribute whose forms depend on the release: pairs of a release and the forms from it on."""
 
     name: str
     pairs: tuple[tuple[int, tuple[int, ...]], ...]
 
     def forms(self, release: int) -> tuple[int, ...]:
-        """Return the forms that a release reads; none where it does not know the attribute."""
+        """Return the forms that a release reads. There are none if it does not have the attribute."""
         known = [forms for since, forms in self.pairs if since <= release]
         return known[-1] if known else ()
 
     def first_release(self, form: int) -> int | None:
-        """Return the first release that reads a form of it."""
+        """Return the first release that reads a form of the attribute."""
         return next((since for since, forms in self.pairs if form in forms), None)
 
 
@@ -74,7 +74,7 @@ class ConventionRow(Struct, frozen=True):
 
 
 class LaunchRow(Struct, frozen=True):
-    """What a kernel says of its launches: an attribute, and the annotation of the same meaning; '' if there is none."""
+    """A launch bound of a kernel: its attribute and the equivalent annotation ('' if there is none)."""
 
     attribute: str
     since: int
@@ -83,7 +83,7 @@ class LaunchRow(Struct, frozen=True):
 
 
 class ParameterRow(Struct, frozen=True):
-    """What a kernel says of a parameter: the attribute and the annotation of one meaning, and who reads them."""
+    """A property of a kernel parameter: its attribute and the equivalent annotation, with their first releases."""
 
     attribute: str
     since: int
@@ -92,7 +92,7 @@ class ParameterRow(Struct, frozen=True):
 
 
 class DebugOperation(Struct, frozen=True):
-    """An operation of expressions for debuggers, and the first release that has it."""
+    """An operation of DIExpression, and the first release that has it."""
 
     name: str
     number: int
@@ -100,7 +100,7 @@ class DebugOperation(Struct, frozen=True):
 
 
 class RetainedNode(Struct, frozen=True):
-    """A kind of node that functions retain, its record, and the first release that takes it."""
+    """A kind of node in retainedNodes, its record code, and the first release that accepts it."""
 
     node: str
     code: int
@@ -108,7 +108,7 @@ class RetainedNode(Struct, frozen=True):
 
 
 class TextAttribute(Struct, frozen=True):
-    """An attribute that a release does not look at in text, but where all of its value is `same`."""
+    """An attribute that releases from `gone` on ignore in text. It has no effect if its value is in `same`."""
 
     attribute: str
     gone: int
@@ -117,9 +117,9 @@ class TextAttribute(Struct, frozen=True):
 
 
 class LimitsTable(Struct, frozen=True, dict=True):
-    """All of it. `newest` are the highest numbers that a bitcode reader knows, by list.
+    """All tables. `newest` are the highest numbers that a bitcode reader accepts, by list.
 
-    `readers` are the releases whose readers were measured.
+    `readers` are the releases whose readers were tested.
     """
 
     readers: tuple[int, ...]
@@ -149,13 +149,13 @@ class LimitsTable(Struct, frozen=True, dict=True):
     rounded_decimals_since: int
 
     def back_end_since(self, triple: str, construct: str) -> int:
-        """Return the first release whose back end for a target takes a construct; 0 where all do."""
+        """Return the first release whose back end for a target compiles a construct, 0 if all do."""
         return self.back_ends.get(triple.partition("-")[0].rstrip("64"), {}).get(construct, 0)
 
     def lost_bounds(
         self, given: Collection[str], annotated: Collection[object], release: int
     ) -> tuple[LaunchRow, ...]:
-        """Return what a kernel says of its launches that a release does not look at."""
+        """Return the launch bounds of a kernel that a release ignores."""
         return tuple(
             row
             for row in self.launch.values()
@@ -175,32 +175,32 @@ class LimitsTable(Struct, frozen=True, dict=True):
         return max(row.annotation_since for row in self.launch.values())
 
     def memory_locations(self, release: int) -> tuple[str, ...]:
-        """Return what the places of memory(...) stand for in a release; none before there was any."""
+        """Return the locations of memory(...) in the order of their bits, none in releases without it."""
         known = [locations for since, locations in self.memory if since <= release]
         return known[-1] if known else ()
 
 
 def code_object_of(release: int) -> CodeObjects:
-    """Return what a release makes of AMD code objects."""
+    """Return the AMD code object versions of a release."""
     return load_code_objects(max(release, _OLDEST_CODE_OBJECTS))
 
 
 @cache
 def newest_numbers(release: int) -> Mapping[str, int]:
-    """Return the highest number of each list that the reader of a release knows."""
+    """Return the highest number of each list that the reader of a release accepts."""
     return {name: steps.at(release) for name, steps in load_limits().newest.items()}
 
 
 @cache
 def load_limits() -> LimitsTable:
-    """Return the tables that ship with the package: what was derived from the readers, and the rest."""
+    """Return the tables that ship with the package, generated and handwritten."""
     names = ("reader_limits", "skew_limits")
     tables = [load_table("mlir_offload.toolchain", name) for name in names]
     return parse_limits({**tables[0], **tables[1]})
 
 
 def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
-    """Return the checked tables. Raises ValueError naming the row that is wrong."""
+    """Parse and check the tables. Raises ValueError with the name of an invalid row."""
     _check_names("newest", table["newest"], _NEWEST)
     _check_names("instruction_flags", table["instruction_flags"], _FLAGGED)
     return LimitsTable(

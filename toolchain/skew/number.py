@@ -1,4 +1,4 @@
-"""Floating-point numbers of text, in the form that LLVM 22 and older parse."""
+"""Rewrite floating-point literals of textual IR for LLVM 22 and older."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from msgspec import Struct
 
 _NUMBER = r"f0x[0-9A-F]+|[+-](?:inf|qnan|s?nan\(0x[0-9a-fA-F]+\))|-?\d+\.\d+e[+-]\d+(?![\w.])"
 _KIND = "half|bfloat|float|double|x86_fp80|fp128|ppc_fp128"
-# Strings and comments are passed over; a type counts up to the end of its line.
+# Strings and comments are skipped. A type applies to the literals up to the end of its line.
 _TOKEN = re.compile(
     rf'"[^"\n]*"|;[^\n]*|(?P<end>\n)|(?<![\w.%@$-])(?:(?P<number>{_NUMBER})|(?P<kind>{_KIND})\b)'
 )
 
 
 class _Format(Struct, frozen=True):
-    """A format: the bits of a number and of its fraction, and what older text begins with."""
+    """A format: its width and the width of its fraction in bits, and the prefix of hexadecimal literals."""
 
     bits: int
     fraction: int
     prefix: str
 
 
-# ppc_fp128 is the sum of two doubles: only its bits have an older form here.
+# ppc_fp128 is the sum of two doubles. Only its hexadecimal literals are rewritten.
 _FORMATS = {
     "half": _Format(16, 10, "0xH"),
     "bfloat": _Format(16, 7, "0xR"),
@@ -34,16 +34,17 @@ _FORMATS = {
     "fp128": _Format(128, 112, "0xL"),
     "ppc_fp128": _Format(128, 112, "0xM"),
 }
-# Of these the half with the lower bits comes first in older text.
+# In older text the low half of these precedes the high half.
 _HALVES = ("fp128", "ppc_fp128")
 _HALF_DIGITS = 16
 _WIDE = ("x86_fp80", *_HALVES)
 
 
 def older_numbers(text: str) -> str:
-    """Return the text with numbers that LLVM 22 does not parse in the form that it writes.
+    """Replace the literals that LLVM 22 does not parse by the form that it writes.
 
-    A number has the floating-point type that precedes it in its line. What has no older form is kept.
+    The type of a literal is the floating-point type before it in its line. A literal without an older
+    form is kept.
     """
     kind = ""
 
@@ -66,14 +67,14 @@ def _older(number: str, kind: str) -> str:
     if kind in _WIDE:
         return number if kind == "ppc_fp128" else _spelled(_wide_bits(number, form, kind), kind)
     bits = _bits_of(float(number), kind)
-    # A number that is exact in its type is written alike in all releases.
+    # All releases write a number that is exact in its type in the same way.
     return number if _value(bits, kind) == float(number) else _spelled(bits, kind)
 
 
 def _special(number: str, form: _Format, kind: str) -> int:
-    """Return the bits of an infinity, or of what is not a number with its payload."""
+    """Return the bits of an infinity, or of a NaN with its payload."""
     exponent = ((1 << (form.bits - 1 - form.fraction)) - 1) << form.fraction
-    # The leading bit of the fraction is written out in this format.
+    # This format has an explicit leading bit of the significand.
     if kind == "x86_fp80":
         exponent |= 1 << (form.fraction - 1)
     quiet = 1 << (form.fraction - (2 if kind == "x86_fp80" else 1))
@@ -84,12 +85,12 @@ def _special(number: str, form: _Format, kind: str) -> int:
 
 
 def _wide_bits(number: str, form: _Format, kind: str) -> int:
-    """Return the bits of the nearest number of a format that Python does not have."""
+    """Return the bits of the nearest number in a format that Python does not support."""
     sign = number.startswith("-") << (form.bits - 1)
     value = abs(Fraction(number))
     if not value:
         return sign
-    # x86_fp80 writes the leading bit of the fraction out, which other formats leave out.
+    # x86_fp80 has an explicit leading bit of the significand, the other formats an implicit one.
     digits = form.fraction + (kind != "x86_fp80")
     exponent = value.numerator.bit_length() - value.denominator.bit_length() - digits
     while round(value / Fraction(2) ** exponent) >= 1 << digits:
@@ -131,8 +132,8 @@ def _spelled(bits: int, kind: str) -> str:
 
 
 def _widened(bits: int) -> int:
-    """Return the bits of a float as those of the double of the same value; payloads keep their place."""
+    """Return the bits of the double with the value of a float. NaN payloads keep their leading bits."""
     exponent, fraction = bits >> 23 & 0xFF, bits & 0x7FFFFF
-    if exponent == 0xFF:  # noqa: PLR2004 (infinity and what is not a number)
+    if exponent == 0xFF:  # noqa: PLR2004 (infinity and NaN)
         return (bits >> 31) << 63 | 0x7FF << 52 | fraction << 29
     return int.from_bytes(struct.pack(">d", _value(bits, "float")))

@@ -1,4 +1,4 @@
-"""Parameters of kernels that stay in constant memory, of which an older LLVM passes on a copy: in text."""
+"""Find kernel parameters in textual IR that must stay in constant memory and that an older LLVM copies."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _DEBUG = ir_line("`indent``#dbg_|call void @llvm.dbg.``rest`")
 
 
 def has_copied_parameter(parameters: str, body: str, attribute: str) -> bool:
-    """Return whether the address of a parameter with an attribute has other uses than loads.
+    """Return whether a parameter with an attribute has uses of its address other than loads.
 
-    Every release loads from the parameter itself; for other uses those that do not read the attribute copy it.
+    Every release loads from the parameter itself. For other uses, a release that does not read the attribute copies it.
     """
     quoted = f'"{attribute}"'
     parts = [part.partition(quoted)[2] for part in parameters.split(",") if quoted in part]
     named = [match[0] for match in map(_LOCAL.search, parts) if match]
-    # LLVM prints a name for each; text written by hand may have none.
+    # LLVM prints a name for each parameter; handwritten text may have none.
     return len(named) < len(parts) or _escapes(named, body)
 
 
 def _escapes(names: Collection[str], body: str) -> bool:
-    """Return whether one of these values, or an address made of it, is an operand of anything but a load."""
+    """Return whether one of the values, or an address derived from it, is used by anything but a load."""
     addresses, before = set(names), 0
-    # A block may precede the one that dominates it.
+    # Iterate, because a block may precede its dominator in the text.
     while before < len(addresses):
         before = len(addresses)
         for line in body.splitlines():

@@ -1,4 +1,4 @@
-"""What functions retain for debuggers (retainedNodes), and which of it a release of LLVM does not take, in text."""
+"""Find and remove retainedNodes of textual IR that a release of LLVM rejects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NODE = ir_line("!`number:number` = `distinct ?`!`kind:word`(")
 
 
 def unread_node(text: str, release: int) -> tuple[RetainedNode, int] | None:
-    """Return the first retained node that a release does not take, and where its function is described."""
+    """Return the first retained node that a release rejects, and the position of its list in the text."""
     lists = _unread_lists(text, release)
     for match in _FIELD.finditer(text) if lists else ():
         row = next(filter(None, lists.get(_key(match), {}).values()), None)
@@ -24,9 +24,9 @@ def unread_node(text: str, release: int) -> tuple[RetainedNode, int] | None:
 
 
 def older_retained_nodes(text: str, release: int) -> str:
-    """Return the module without the retained nodes that a release does not take.
+    """Remove the retained nodes that a release rejects from a module.
 
-    The lists stay as they are, because others may use an equal one: a compile unit for its globals.
+    The lists themselves are kept, because another node may share them, such as a compile unit for its globals.
     """
     lists = _unread_lists(text, release)
 
@@ -42,7 +42,7 @@ def older_retained_nodes(text: str, release: int) -> str:
 
 
 def _unread_lists(text: str, release: int) -> Mapping[str, Mapping[str, RetainedNode | None]]:
-    """Return the lists that a release does not take: the row of each such node in them, None of the others."""
+    """Return the lists that a release rejects: for each node its row, None for accepted nodes."""
     newer = {row.node: row for row in load_limits().retained_nodes.values() if row.since > release}
     used = {_key(match) for match in _FIELD.finditer(text)} if newer else set()
     if not used:
@@ -60,5 +60,5 @@ def _unread_lists(text: str, release: int) -> Mapping[str, Mapping[str, Retained
 
 
 def _key(match: re.Match[str]) -> str:
-    """Return the number of a list, or the nodes of one that has none."""
+    """Return the number of a list, or the nodes of an inline list."""
     return match["list"] or match["inline"] or ""

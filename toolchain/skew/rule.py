@@ -1,4 +1,4 @@
-"""The rules of skew, as the table that ships with the package states them."""
+"""The compatibility rules, from the table that ships with the package."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FIELDS = ("title", "severity", "message", "reason", "hint", "source")
 
 
 class Rule(Struct, frozen=True):
-    """One rule: `message` has places for the values of a case, `hint` is what its user can do.
+    """A compatibility rule. `message` has placeholders for the values of a finding.
 
-    `said` are patterns of what tools print that stop at what the rule is about.
+    `said` are patterns of tool messages for the same cause.
     """
 
     name: str
@@ -35,24 +35,24 @@ class Rule(Struct, frozen=True):
 
 
 def is_rule_name(text: str) -> bool:
-    """Return whether a word is spelled as the name of a rule is."""
+    """Return whether a word has the form of a rule ID."""
     return _NAME.fullmatch(text) is not None
 
 
 def rule_said(text: str) -> Rule | None:
-    """Return the rule of what a tool printed, None where it says nothing of skew."""
+    """Return the rule for a tool message, None if no rule matches."""
     rules = load_rules().values()
     return next((rule for rule in rules if any(one.search(text) for one in rule.said)), None)
 
 
 @cache
 def load_rules() -> Mapping[str, Rule]:
-    """Return the rules that ship with the package, by name in the order of the table."""
+    """Return the rules that ship with the package by ID, in the order of the table."""
     return parse_rules(load_table("mlir_offload.toolchain", "skew_rules"))
 
 
 def parse_rules(table: Mapping[str, Any]) -> Mapping[str, Rule]:
-    """Return the checked rules. Raises ValueError naming the row that is wrong, and why."""
+    """Parse and check the rules. Raises ValueError with the ID of an invalid row and the reason."""
     rules: dict[str, Rule] = {}
     for row in table["rules"]:
         rule = _rule(row)
@@ -89,7 +89,7 @@ def _pattern(name: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        msg = f"skew_rules: what tools say of {name} is not a pattern: {error}"
+        msg = f"skew_rules: invalid pattern in `said` of {name}: {error}"
         raise ValueError(msg) from error
 
 

@@ -1,4 +1,4 @@
-"""The types of intrinsics, which some releases changed, and the names that some have no longer."""
+"""Intrinsics whose types changed between releases, or which a release removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from mlir_offload.toolchain.tables import load_table
 
 OPEN = "?"
-"""How a type begins that an overload chooses: `?0` is the same type wherever it is, `?` is derived from others."""
+"""The first character of an overloaded type. Each `?0` is the same type, `?` is derived from another type."""
 
 _PREFIX = "llvm."
 
@@ -24,7 +24,7 @@ class Signature(Struct, frozen=True):
     parameters: tuple[str, ...]
 
     def fits(self, result: str, parameters: tuple[str, ...]) -> bool:
-        """Return whether a function of this type is a call of it."""
+        """Return whether a function type matches this signature."""
         if len(self.parameters) != len(parameters):
             return False
         chosen: dict[str, str] = {}
@@ -36,19 +36,19 @@ class Signature(Struct, frozen=True):
 
     @property
     def is_overload(self) -> bool:
-        """Return whether the intrinsic has a suffix, which says what was chosen."""
+        """Return whether the intrinsic is overloaded, that is, has a type suffix."""
         return any(one[0] == OPEN for one in (self.result, *self.parameters))
 
     def __str__(self) -> str:
-        """Return it as LLVM writes a type."""
+        """Return the function type in LLVM's syntax."""
         return f"{self.result} ({', '.join(self.parameters)})"
 
 
 class SignatureTable(Struct, frozen=True):
-    """What changed. `gone` has the first release without a name, `unread` those that reject an older type.
+    """The changes. `gone` is the first release without a name, `unread` the releases that reject an older type.
 
-    `unmeasured` has the release from which on it is not known what becomes of an older type. `unchanged` are names
-    that begin with one that changed, and did not.
+    `unmeasured` is the release from which on the treatment of an older type was not tested. `unchanged` are
+    intrinsics that did not change although their names begin with that of a changed one.
     """
 
     changed: Mapping[str, tuple[Signature, ...]]
@@ -58,7 +58,7 @@ class SignatureTable(Struct, frozen=True):
     unchanged: frozenset[str]
 
     def base_name(self, name: str) -> str:
-        """Return the longest name of the table that an intrinsic has or begins with; empty if there is none."""
+        """Return the longest name in the table that is equal to or a prefix of a name, an empty string for none."""
         while len(name) > len(_PREFIX):
             if name in self.unchanged:
                 return ""
@@ -68,14 +68,14 @@ class SignatureTable(Struct, frozen=True):
         return ""
 
     def expected(self, base: str, release: int) -> Signature | None:
-        """Return the type that a release knows, None where it always was the same."""
+        """Return the type in a release, None if the type never changed."""
         known = [one for one in self.changed.get(base, ()) if one.since <= release]
         return known[-1] if known else None
 
     def is_read(self, base: str, text: str, release: int, name: str = "") -> bool:
-        """Return whether a release reads an intrinsic of this type: as its own, or as an older one's.
+        """Return whether a release reads an intrinsic with this type, or upgrades it.
 
-        `name` is the whole name, if it is known: a suffix is no part of an intrinsic that is an overload no longer.
+        `name` is the full name, if it is known: if the intrinsic is no longer overloaded, a type suffix is an error.
         """
         result, parameters = split_signature(text)
         known = [one for one in self.changed.get(base, ()) if one.since <= release]
@@ -88,7 +88,7 @@ class SignatureTable(Struct, frozen=True):
         return any(one.since >= max(rejecting, default=0) for one in fitting)
 
     def is_unknown(self, base: str, text: str, release: int) -> bool:
-        """Return whether it was not measured what a release makes of an intrinsic of this type."""
+        """Return whether the treatment of an intrinsic with this type in a release was not tested."""
         since = self.unmeasured.get(base)
         if since is None or since > release:
             return False
@@ -98,19 +98,19 @@ class SignatureTable(Struct, frozen=True):
 
 
 def split_signature(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return the result and the parameters of a type of a function, as LLVM writes it, with opaque pointers."""
+    """Split a function type in LLVM's syntax into result and parameters, with opaque pointers."""
     result, parameters = split_spelled(text)
     return _opaque(result), tuple(map(_opaque, parameters))
 
 
 def split_spelled(text: str) -> tuple[str, list[str]]:
-    """Return the result and the parameters of a type of a function as they are written."""
+    """Split a function type in LLVM's syntax into result and parameters, as written."""
     begin = text.rindex(" (")
     return text[:begin], _parts(text[begin + 2 : -1])
 
 
 def _opaque(word: str) -> str:
-    """Return a type without what its pointers point at, which LLVM 14 and older write."""
+    """Replace the typed pointers of a type, which LLVM 14 and older write, by opaque pointers."""
     if "*" not in word:
         return word
     if word.endswith("*"):
@@ -123,7 +123,7 @@ def _opaque(word: str) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """Return what is between commas that no bracket surrounds."""
+    """Split at commas outside of brackets."""
     parts, depth, begin = [], 0, 0
     for place, character in enumerate(text):
         depth += (character in "([{<") - (character in ")]}>")
@@ -141,7 +141,7 @@ def load_signatures() -> SignatureTable:
 
 
 def parse_signatures(table: Mapping[str, Any]) -> SignatureTable:
-    """Return the checked table. Raises ValueError naming what is wrong."""
+    """Parse and check the table. Raises ValueError with the reason if it is invalid."""
     changed: dict[str, list[Signature]] = {}
     for release, text in table["changed"].items():
         for line in text.splitlines():

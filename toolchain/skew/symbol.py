@@ -1,4 +1,4 @@
-"""Functions of LLVM and of its OpenMP runtime that another release lacks, or has otherwise."""
+"""Check intrinsics and functions of the OpenMP runtime that another release lacks or changed."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _PREFIX = "llvm."
 def lost_values(
     lost: Sequence[LaunchRow], given: Collection[str], consumer: Consumer
 ) -> dict[str, object]:
-    """Return what the message of lost launch bounds says."""
+    """Return the placeholder values for the message about lost launch bounds."""
     names = [row.attribute if row.attribute in given else row.annotation for row in lost]
     needed = max(row.since if row.attribute in given else row.annotation_since for row in lost)
     return {"names": ", ".join(names), "consumer": consumer.llvm, "needed": needed}
 
 
 def annotation_values(row: ParameterRow, consumer: Consumer) -> dict[str, object]:
-    """Return what the message of an annotation that a back end crashes at says."""
+    """Return the placeholder values for the message about an annotation that crashes a back end."""
     construct = f"the annotation {row.annotation}"
     return {"construct": construct, "needed": row.annotation_since, "consumer": consumer.llvm}
 
 
 def check_openmp(name: str, parameters: int, consumer: Consumer) -> Skew | None:
-    """Return what is wrong with a declared function of OpenMP's device runtime, if it is another's."""
+    """Check a declared function of OpenMP's device runtime; return None if the consumer has it unchanged."""
     table = load_limits()
     steps = table.openmp_parameters.get(name)
     expected = steps.at(consumer.llvm) if steps else 0
@@ -44,7 +44,7 @@ def check_openmp(name: str, parameters: int, consumer: Consumer) -> Skew | None:
 
 
 def check_openmp_structure(name: str, members: int, consumer: Consumer) -> Skew | None:
-    """Return what is wrong with a structure that host code passes to libomptarget, if it is another release's."""
+    """Check a structure that host code passes to libomptarget; return None if the consumer has the same members."""
     steps = load_limits().openmp_structures.get(name.removeprefix("struct."))
     if steps is None or steps.at(consumer.llvm) == members:
         return None
@@ -52,9 +52,9 @@ def check_openmp_structure(name: str, members: int, consumer: Consumer) -> Skew 
 
 
 def check_intrinsic(name: str, signature: str, consumer: Consumer, triple: str = "") -> Skew | None:
-    """Return what the consumer makes of a declared intrinsic, None where it knows it as it is.
+    """Check a declared intrinsic; return None if the consumer reads it.
 
-    `signature` is its type, as LLVM writes it; empty if it is not known.
+    `signature` is its type in LLVM's syntax, an empty string if it is unknown.
     """
     values: dict[str, object] = {"name": name, "consumer": consumer.llvm}
     if name.startswith(_MINIMUM):
@@ -87,16 +87,16 @@ def _check_signature(name: str, signature: str, consumer: Consumer) -> Skew | No
     if expected is None or table.is_read(base, signature, consumer.llvm, name):
         return None
     if expected.fits(*split_signature(signature)):
-        # The type is right, and the suffix is not: it is an overload no longer.
+        # The type is right, but the name has a suffix although the intrinsic is no longer overloaded.
         return Skew("BC031", values | {"gone": expected.since})
     return Skew("BC023", values | {"type": signature, "expected": str(expected)})
 
 
 class IntrinsicTable(Struct, frozen=True):
-    """The releases by name: since when each is known, and since when it takes a type suffix.
+    """For each intrinsic the first release, and the first release in which it takes a type suffix.
 
-    Names that the oldest release in the table knows are left out, unless they begin with a newer one.
-    `taken` are the names that a reader which lacks them takes for another, and for which.
+    Names in the oldest release of the table are omitted, unless they begin with a newer name. `taken`
+    maps a name to the intrinsic that a reader without this name uses instead.
     """
 
     first: Mapping[str, int]
@@ -104,7 +104,7 @@ class IntrinsicTable(Struct, frozen=True):
     taken: Mapping[str, str]
 
     def taken_for(self, name: str, release: int) -> str:
-        """Return the intrinsic that a release without this one takes it for; empty if it calls a function."""
+        """Return the intrinsic that a release without this name uses instead; "" if it calls a function."""
         end = len(name)
         while end > len(_PREFIX):
             other = self.taken.get(name[:end])
@@ -114,9 +114,9 @@ class IntrinsicTable(Struct, frozen=True):
         return ""
 
     def first_release(self, name: str) -> int | None:
-        """Return the release that first reads an intrinsic; None for those of LLVM 14, and for others.
+        """Return the first release with an intrinsic; None if LLVM 14 has it or if it is unknown.
 
-        As LLVM itself does (Intrinsic::lookupIntrinsicID): the longest name up to a dot counts.
+        Like LLVM (Intrinsic::lookupIntrinsicID), this uses the longest known name that ends at a dot.
         """
         if name in self.first or name in self.overloaded:
             return self.first.get(name)
@@ -135,13 +135,13 @@ def load_intrinsics() -> IntrinsicTable:
 
 
 def parse_intrinsics(table: Mapping[str, Any]) -> IntrinsicTable:
-    """Return the checked table. Raises ValueError naming what is wrong."""
+    """Parse and check the table. Raises ValueError with the reason if it is invalid."""
     first, overloaded = _releases(table["first"]), _releases(table["overloaded"])
     return IntrinsicTable(first, overloaded, dict(table["taken"]))
 
 
 def _releases(rows: Mapping[Any, Any]) -> dict[str, int]:
-    """Return the release of each name of a list. Raises ValueError for one that is listed twice."""
+    """Return the release of each name. Raises ValueError for a duplicate name."""
     found: dict[str, int] = {}
     for release, text in rows.items():
         for name in str(text).split():

@@ -1,4 +1,4 @@
-"""What another release of LLVM would refuse, or read wrongly, in textual IR."""
+"""Find constructs in textual IR that another release of LLVM rejects or misreads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _ORDERED = ir_line(
 )
 _DYNAMIC_ALLOCA = ir_line("`indent``local` = alloca `rest`, i`number` %")
 _BFLOAT = ir_line("`indent``local` = `fadd|fsub|fmul|fdiv|frem|fneg|fcmp|atomicrmw f``rest` bfloat")
-# What a back end for NVPTX stops at, by its name in the table, and how to call it.
+# Constructs that NVPTX back ends reject: the name in the table, a pattern, and the name in messages.
 _STOPS = (
     ("fence", _ORDERED, ORDERED_ACCESS),
     ("alloca", _DYNAMIC_ALLOCA, "an alloca whose size is not a constant"),
@@ -73,7 +73,7 @@ _FLOAT_BYTES = {"half": 2, "float": 4, "double": 8, "ptr": 8}
 
 
 class Construct(Struct, frozen=True):
-    """Something in text, the first release that parses it, and the first that does not any more."""
+    """A construct, the first release that parses it, and the first release that no longer does."""
 
     name: str
     pattern: str
@@ -88,7 +88,7 @@ def load_constructs() -> tuple[Construct, ...]:
 
 
 def parse_constructs(table: Mapping[str, Any]) -> tuple[Construct, ...]:
-    """Return the checked table. Raises ValueError naming the row that is wrong."""
+    """Parse and check the table. Raises ValueError with the name of an invalid row."""
     found: dict[str, Construct] = {}
     for row in table["constructs"]:
         name = str(row["construct"])
@@ -110,7 +110,7 @@ def parse_constructs(table: Mapping[str, Any]) -> tuple[Construct, ...]:
 
 
 def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
-    """Return all that the consumer would refuse or misread in a module in text."""
+    """Yield the constructs of a textual module that the consumer rejects or misreads."""
     yield from _constructs(text, consumer)
     yield from _numbers(text, consumer)
     yield from _debug_operations(text, consumer)
@@ -126,7 +126,7 @@ def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
             skew = check_intrinsic(name, _signature(match[0], match[3]), consumer, triple)
         else:
             skew = check_openmp(name, len(_parameters(match[3])), consumer)
-        # What is declared and never called is not looked for.
+        # Declarations without a call have no effect.
         if skew is not None and text.count(f"@{name}") > 1:
             yield _at(skew, text, match.start())
     for match in _NAMED_STRUCT.finditer(text):
@@ -145,7 +145,7 @@ def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
 
 
 def text_triple(text: str) -> str:
-    """Return the target triple of a module in text, empty where there is none."""
+    """Return the target triple of a textual module, an empty string if there is none."""
     return _first(_TRIPLE, text)
 
 
@@ -153,7 +153,7 @@ def _constructs(text: str, consumer: Consumer) -> Iterator[Skew]:
     pattern, rows = _unreadable(consumer.llvm)
     seen = set()
     for match in pattern.finditer(text):
-        # What is skipped, comments and strings, is not a group.
+        # Comments and strings, which are skipped, do not match a group.
         if match.lastindex is None or match.lastindex in seen:
             continue
         seen.add(match.lastindex)
@@ -166,7 +166,7 @@ def _constructs(text: str, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _numbers(text: str, consumer: Consumer) -> Iterator[Skew]:
-    """Report the first decimal number that is not exact in its type, which LLVM 23 writes and older ones reject."""
+    """Report the first decimal literal that is not exact in its type: LLVM 23 writes it, older releases reject it."""
     since = load_limits().rounded_decimals_since
     if consumer.llvm >= since:
         return
@@ -178,7 +178,7 @@ def _numbers(text: str, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _attributes_gone(text: str, consumer: Consumer) -> Iterator[Skew]:
-    """Report the first attribute that a release passes over, but those whose value changes nothing."""
+    """Report the first attribute that a release ignores, unless its value has no effect."""
     rows = load_limits().text_attributes_gone
     gone = {name: row for name, row in rows.items() if row.gone <= consumer.llvm and name in text}
     for match in _ATTRIBUTE.finditer(text) if gone else ():
@@ -190,7 +190,7 @@ def _attributes_gone(text: str, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _debug_operations(text: str, consumer: Consumer) -> Iterator[Skew]:
-    """Report the first expression for debuggers with an operation that the release does not have."""
+    """Report the first DIExpression with an operation that the release does not have."""
     rows = load_limits().debug_operations.values()
     newer = {row.name: row.since for row in rows if row.since > consumer.llvm}
     if not any(name in text for name in newer):
@@ -204,7 +204,7 @@ def _debug_operations(text: str, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _retained_nodes(text: str, consumer: Consumer) -> Iterator[Skew]:
-    """Report the first node that a function retains and the release does not take."""
+    """Report the first node in retainedNodes that the release rejects."""
     found = unread_node(text, consumer.llvm)
     if found is not None:
         row, place = found
@@ -222,7 +222,7 @@ def _is_exact(value: float, kind: str) -> bool:
 
 @cache
 def _unreadable(release: int) -> tuple[re.Pattern[str], tuple[Construct, ...]]:
-    """Return a pattern for all that a release does not parse, a group for each construct."""
+    """Return a pattern of the constructs that a release does not parse, with a group for each construct."""
     rows = tuple(
         row
         for row in load_constructs()
@@ -234,7 +234,7 @@ def _unreadable(release: int) -> tuple[re.Pattern[str], tuple[Construct, ...]]:
 
 
 def _marked_parameters(text: str, consumer: Consumer) -> Iterator[Skew]:
-    """Report parameters in constant memory that a release copies, or whose annotation its back end crashes at."""
+    """Report constant-memory parameters that a release copies, or whose annotation crashes its back end."""
     for row in load_limits().parameters:
         if consumer.llvm >= row.since or row.annotation not in text:
             continue
@@ -263,7 +263,7 @@ def _launch_bounds(text: str, groups: Mapping[str, str], consumer: Consumer) -> 
         if match[1] != "define":
             continue
         name = match[2].strip('"')
-        # To a function that is not a kernel the bounds mean nothing in any release.
+        # No release uses the launch bounds of a function that is not a kernel.
         if not _KERNEL.search(match[0]) and "kernel" not in annotated.get(name, ()):
             continue
         own = " ".join(groups.get(number, "") for number in _USED_GROUP.findall(match[3]))
@@ -309,14 +309,14 @@ def _wide_integers(text: str, consumer: Consumer) -> Iterator[Skew]:
 
 
 def text_target_cpus(text: str) -> tuple[str, ...]:
-    """Return what the functions of a module in text are compiled for."""
+    """Return the target CPUs of the functions in a textual module."""
     return tuple(dict.fromkeys(_TARGET_CPU.findall(text)))
 
 
 def _narrow_integers(text: str, consumer: Consumer) -> Iterator[Skew]:
-    """Report structures that grow when a newer release puts its layout in the place of the module's.
+    """Report the first structure that grows if a newer release replaces the data layout of the module.
 
-    Those of numbers and pointers, and arrays of these, are looked at.
+    Only structures of numbers, pointers and arrays of these are checked.
     """
     since, layout = load_limits().wide_integer_since, _first(_LAYOUT, text)
     if consumer.llvm < since or not layout or "i128:128" in layout:
@@ -331,7 +331,7 @@ def _narrow_integers(text: str, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _struct_bytes(elements: str, wide_alignment: int) -> int:
-    """Return the size of a structure, 0 where it has an element that is not known here."""
+    """Return the size of a structure in bytes, 0 if an element has an unsupported type."""
     offset, largest = 0, 1
     for element in re.split(r", (?![^\[]*\])", elements):
         found = _SCALAR.match(element)
@@ -346,7 +346,7 @@ def _struct_bytes(elements: str, wide_alignment: int) -> int:
 
 
 def _signature(declaration: str, parameters: str) -> str:
-    """Return the type of a declared function as LLVM writes it; empty where it is not understood."""
+    """Return the type of a declared function in LLVM's syntax, an empty string if it cannot be parsed."""
     result = _RESULT.search(declaration)
     types = [_FIRST_TYPE.match(one) for one in _parameters(parameters)]
     if result is None or None in types:
@@ -355,7 +355,7 @@ def _signature(declaration: str, parameters: str) -> str:
 
 
 def _parameters(text: str) -> list[str]:
-    """Return the parameters in the rest of a declaration, behind its parenthesis."""
+    """Return the parameters in the text of a declaration after the opening parenthesis."""
     depth = begin = 0
     found = []
     for place, character in enumerate(text):

@@ -160,10 +160,7 @@ def finished_module(
                 texts.append(fiber_definition(kernel.name, item, debug))
             else:
                 functions[item.name] = item = thread
-                # One array for all threads of a vector would be wrong; of marked loops LLVM makes vectors
-                # that load too early what the same thread has stored (see `can_be_parallel`).
-                is_serial = _has_arrays(item, functions) or _loads_stored(item, functions)
-                marks = debug if is_serial else nodes.vector(debug)
+                marks = debug if _is_serial(item, functions) else nodes.vector(debug)
                 texts.append(loops_definition(kernel.name, item, marks))
         modes.append(CpuKernel(kernel.name, mode))
         texts.append(launch_definition(kernel.name, mode, shared_bytes=shared_bytes))
@@ -211,31 +208,35 @@ def _internal(item: Function) -> Function:
     return made if " alwaysinline" in head else made.with_attributes(_INLINED)
 
 
-def _has_arrays(item: Function, functions: dict[str, Function]) -> bool:
-    """Say whether a function, or one that it calls, allocates memory on the stack."""
-    seen: set[str] = set()
-    work = [item.name]
+def _is_serial(item: Function, functions: dict[str, Function]) -> bool:
+    """Return whether the threads of a kernel must run one after the other.
+
+    Its stack arrays would be shared by the threads of a vector. In a loop that is marked as parallel, LLVM may move a
+    load above a store of the same thread (see `can_be_parallel`). The order of
+    accesses in called functions is not examined.
+    """
+    called = _called(item, functions)
+    code = [*item.body, *(line for function in called for line in function.body)]
+    if any(" alloca " in line for line in code):
+        return True
+    if any(_STORE in line for function in called for line in function.body):
+        return True
+    stored = next((number for number, line in enumerate(item.body) if _STORE in line), None)
+    loads = any(_LOAD in line for function in called for line in function.body)
+    return stored is not None and (loads or any(_LOAD in line for line in item.body[stored:]))
+
+
+def _called(item: Function, functions: dict[str, Function]) -> list[Function]:
+    """Return the functions of the module that a function calls, also indirectly."""
+    found: dict[str, Function] = {}
+    work = _mentioned(item)
     while work:
         function = functions.get(work.pop())
-        if function is None or function.name in seen:
-            continue
-        seen.add(function.name)
-        if any(" alloca " in line for line in function.body):
-            return True
-        work += _mentioned(function)
-    return False
-
-
-def _loads_stored(item: Function, functions: dict[str, Function]) -> bool:
-    """Say whether a load follows a store, in the text of a function or of those that it calls."""
-    storing = {name for name, f in functions.items() if any(_STORE in line for line in f.body)}
-    has_stored = False
-    for line in item.body:
-        called = storing.intersection(_mentioned(replace(item, body=(line,))))
-        if has_stored and (_LOAD in line or called):
-            return True
-        has_stored = has_stored or _STORE in line or bool(called)
-    return False
+        if function is not None and function.name not in found:
+            found[function.name] = function
+            work += _mentioned(function)
+    found.pop(item.name, None)
+    return list(found.values())
 
 
 def _mentioned(function: Function) -> list[str]:

@@ -1,4 +1,4 @@
-// Scripts of the transform dialect for what no pass lowers; input_pipelines.yaml says when each runs.
+// Transform scripts for operations that no pass lowers; input_pipelines.yaml has the conditions of each script.
 module attributes {transform.with_named_sequence} {
   transform.named_sequence @__mo_decompose_softmax(%root: !transform.any_op {transform.readonly}) {
     %softmax = transform.structured.match ops{["linalg.softmax"]} in %root : (!transform.any_op) -> !transform.any_op
@@ -6,7 +6,7 @@ module attributes {transform.with_named_sequence} {
     transform.yield
   }
 
-  // Only by outer products are operands extended to the type of the result.
+  // Only the lowering to outer products extends operands to the type of the result.
   transform.named_sequence @__mo_lower_mixed_contract(%root: !transform.any_op {transform.readonly}) {
     %functions = transform.structured.match ops{["func.func", "gpu.func"]} in %root : (!transform.any_op) -> !transform.any_op
     transform.apply_patterns to %functions {
@@ -16,7 +16,7 @@ module attributes {transform.with_named_sequence} {
     transform.yield
   }
 
-  // LLVM 22 makes a launch of such a loop and loses its result: a function of its own runs it on the host.
+  // LLVM 22 offloads such a loop and drops its result. Outline it to a function that runs on the host.
   transform.named_sequence @__mo_keep_reductions_on_host(%root: !transform.any_op {transform.readonly}) {
     %private = transform.param.constant "private" -> !transform.any_param
     %f16_loops = transform.structured.match ops{["scf.parallel"]} filter_result_type = f16 in %root : (!transform.any_op) -> !transform.any_op

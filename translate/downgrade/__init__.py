@@ -1,4 +1,4 @@
-"""LLVM IR text in the form of an older release of LLVM."""
+"""Downgrade textual LLVM IR for an older release of LLVM."""
 
 from mlir_offload.toolchain import load_on_use
 

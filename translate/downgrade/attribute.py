@@ -1,4 +1,4 @@
-"""Attributes of functions, parameters and results, as older releases of LLVM write them."""
+"""Downgrade attributes of functions, parameters and results."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _READ, _WRITE = 1, 2
 _ACCESS = {"none": 0, "read": _READ, "write": _WRITE, "readwrite": _READ | _WRITE}
 _SPELLED = {access: word for word, access in _ACCESS.items()}
 _OTHER, _ARGUMENT, _INACCESSIBLE = "other", "argmem", "inaccessiblemem"
-# Of whom a location that older releases do not have was a part.
+# The locations of older releases that included each new location.
 _PART_OF = {
     "errnomem": (_OTHER,),
     "target_mem0": (_OTHER, _INACCESSIBLE),
     "target_mem1": (_OTHER, _INACCESSIBLE),
 }
-# The words of LLVM 15 for whether arguments, whether inaccessible memory is all that is touched.
+# The attributes of LLVM 15 for functions that access only argument memory, only inaccessible memory, or both.
 _WHERE = {
     (True, False): "argmemonly",
     (False, True): "inaccessiblememonly",
@@ -32,9 +32,9 @@ _WHERE = {
 
 
 def strip_attribute(tokens: list[Token], row: DowngradeRow) -> None:
-    """Remove or rename the attributes of a row, each with its argument."""
+    """Remove or rename the attributes of a row, including their arguments."""
     for place in reversed(range(len(tokens))):
-        # Nothing may be left at this place where a space before it went too.
+        # The list may have become shorter, because `remove` also removes a space.
         if place >= len(tokens) or not tokens[place].is_word(*row.names):
             continue
         end = _argument_end(tokens, place)
@@ -49,7 +49,7 @@ def strip_attribute(tokens: list[Token], row: DowngradeRow) -> None:
 
 
 def take_result_range(tokens: list[Token], row: DowngradeRow) -> str:
-    """Remove the range of what a call returns; return its bounds as metadata spells them."""
+    """Remove the `range` attribute of a call's result, and return its bounds in the form of !range metadata."""
     start = next((i for i, token in enumerate(tokens) if token.is_word("call")), None)
     if start is None or any(token.text == "!range" for token in tokens):
         return ""
@@ -68,9 +68,9 @@ def take_result_range(tokens: list[Token], row: DowngradeRow) -> str:
 
 
 def rewrite_memory(tokens: list[Token], *, has_words: bool) -> None:
-    """Write what a function does to memory with the locations that older releases know.
+    """Rewrite `memory(...)` with the locations of older releases.
 
-    With the words that LLVM had before 16 where those do not have `memory(...)` at all.
+    If not `has_words`, the release does not have `memory(...)`; it is then replaced by the attributes of LLVM 15.
     """
     for place in reversed(range(len(tokens))):
         if not tokens[place].is_word("memory") or tokens[place + 1].text != "(":
@@ -87,7 +87,7 @@ def rewrite_memory(tokens: list[Token], *, has_words: bool) -> None:
 
 
 def write_out_target_memory(tokens: list[Token], row: DowngradeRow) -> None:
-    """Name both locations instead of the one word for both."""
+    """Replace the location for all target memory by the two locations that it includes."""
     (name,) = row.names
     for place in reversed(range(len(tokens) - 2)):
         if tokens[place].text == f"{name}:":
@@ -101,12 +101,12 @@ def _argument_end(tokens: list[Token], place: int) -> int:
 
 
 def _is_known(tokens: list[Token]) -> bool:
-    """Say whether only locations are named that older releases have."""
+    """Return whether older releases have all of the locations."""
     return not any(token.text.rstrip(":") in _PART_OF for token in tokens)
 
 
 def _effects(parts: list[str]) -> dict[str, int]:
-    """Return what is done to each of the three locations that every release knows."""
+    """Return the access of each of the three locations that every release has."""
     default = next((_ACCESS[part] for part in parts if part in _ACCESS), 0)
     named = {
         location.strip(): _ACCESS[access.strip()]
@@ -133,7 +133,7 @@ def _spell_effects(effects: dict[str, int]) -> str:
 
 
 def _old_words(effects: dict[str, int]) -> str:
-    """Return the attributes of LLVM 15; none where they cannot say it."""
+    """Return the attributes of LLVM 15 for the effects, an empty string if there are none."""
     union = effects[_OTHER] | effects[_ARGUMENT] | effects[_INACCESSIBLE]
     if not union:
         return "readnone"

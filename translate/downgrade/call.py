@@ -1,4 +1,4 @@
-"""Calls of intrinsics and debug records as older releases of LLVM write them."""
+"""Downgrade calls of intrinsics and debug records."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _PLACE = ir_pattern("{`name:word`}")
 
 
 class Replacement(Struct, frozen=True):
-    """The lines that stand for another one, and what is declared for them."""
+    """The lines that replace a line, and a declaration that they require."""
 
     lines: list[str]
     declaration: str = ""
 
 
 def rewrite_call(tokens: list[Token], row: DowngradeRow, new_value: NewValue) -> Replacement | None:
-    """Return what represents a call or a declaration of an intrinsic of the row; None if it is none."""
+    """Return the replacement of a call or declaration of the row's intrinsic, None for other lines."""
     place = next(
         (
             i
@@ -67,7 +67,7 @@ def rewrite_call(tokens: list[Token], row: DowngradeRow, new_value: NewValue) ->
 
 
 def declaration_of(tokens: list[Token]) -> str:
-    """Return the declaration of the intrinsic that a line calls; empty where it calls none."""
+    """Return the declaration of the intrinsic that a line calls, an empty string if it calls none."""
     place = next(
         (
             i
@@ -84,7 +84,7 @@ def declaration_of(tokens: list[Token]) -> str:
 
 
 def rewrite_record(tokens: list[Token], row: DowngradeRow, _: NewValue) -> Replacement | None:
-    """Return the call that represents a debug record of the row; None if the line is none."""
+    """Return the call that replaces a debug record of the row, None for other lines."""
     place = next((i for i, token in enumerate(tokens) if token.kind is not TokenKind.SPACE), 0)
     if tokens[place].text not in row.names:
         return None
@@ -96,7 +96,7 @@ def rewrite_record(tokens: list[Token], row: DowngradeRow, _: NewValue) -> Repla
 
 
 def strip_value(tokens: list[Token], unknown: Collection[str]) -> None:
-    """Leave the variable of a debug record without a value if an operation of `unknown` computes it."""
+    """Replace the value of a debug record by poison if its expression has an operation of `unknown`."""
     place = next((i for i, token in enumerate(tokens) if token.kind is not TokenKind.SPACE), 0)
     if tokens[place].text not in _VALUE_RECORDS:
         return
@@ -105,14 +105,14 @@ def strip_value(tokens: list[Token], unknown: Collection[str]) -> None:
         return
     fragment = next((i for i, token in enumerate(expression) if token.is_word(_FRAGMENT)), -1)
     kept = f"!DIExpression({spell(expression[fragment:-1])})"
-    # Of several values, or none, any type will do.
+    # For several values or none, the type does not matter.
     kind = "i32" if value[0].text.startswith("!") else spell(value[: type_end(value, 0)])
     parts = (f"{kind} poison", spell(variable), kept, *map(spell, rest))
     tokens[place + 1 : group_end(tokens, place + 1)] = tokenize(f"({', '.join(parts)})")
 
 
 def _filled(line: str, words: Mapping[str, str]) -> str:
-    """Fill in a line of the table; what is filled in may hold braces of its own."""
+    """Replace the placeholders of a line of the table. The values may contain braces."""
     return _PLACE.sub(lambda match: words[match[1]], line)
 
 
@@ -154,7 +154,7 @@ def _debug(rest: list[Token]) -> str:
 
 
 def _type_before(head: list[Token]) -> list[Token]:
-    """Return the type that a head ends with."""
+    """Return the type at the end of a head."""
     if head[-1].text in {")", ">", "}", "]"}:
         start = group_start(head, len(head))
         if head[-1].text == ")":
@@ -165,7 +165,7 @@ def _type_before(head: list[Token]) -> list[Token]:
 
 
 def _alignment(part: list[Token]) -> str:
-    """Return the alignment that an operand promises; 1 where it promises none."""
+    """Return the alignment in the attributes of an operand, 1 if there is none."""
     place = next((i for i, token in enumerate(part) if token.is_word("align")), None)
     return trim(part[place + 1 :])[0].text if place is not None else "1"
 

@@ -1,4 +1,4 @@
-"""What older releases of LLVM read of kernels in `!nvvm.annotations`, and newer ones in attributes."""
+"""Downgrade attributes of NVPTX kernels to `!nvvm.annotations`, which older releases of LLVM read."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Refuse = Callable[[DowngradeRow, str], CompatibilityError]
 
 
 def annotate_kernels(text: str, rows: Sequence[DowngradeRow], refuse: Refuse) -> str:
-    """Return the module with annotations that say what attributes of its kernels say.
+    """Add annotations for the attributes of kernels.
 
-    The attributes stay, which older releases pass over. `refuse` gives the error for a bound that
-    has no annotation.
+    The attributes stay, because older releases ignore them. `refuse` returns the error for a bound
+    without an equivalent annotation.
     """
     bounds = [row for row in rows if row.form == "bound"]
     parameters = [row for row in rows if row.form == "parameter"]
@@ -54,7 +54,7 @@ def annotate_kernels(text: str, rows: Sequence[DowngradeRow], refuse: Refuse) ->
             if not marked:
                 continue
             if row.is_refused:
-                # Loads need no annotation, at which the back ends of these releases crash.
+                # Parameters that are only loaded need no annotation, which would crash the back ends of these releases.
                 if _is_copied(match[0], text[match.end() + 1 :], row.names[0]):
                     raise refuse(row, row.names[0])
                 break
@@ -64,7 +64,7 @@ def annotate_kernels(text: str, rows: Sequence[DowngradeRow], refuse: Refuse) ->
 
 
 def without_ptx_features(text: str, reader: int) -> str:
-    """Return a list of target features, in quotes, without the versions of PTX that are too new."""
+    """Remove the PTX versions that are too new from a quoted list of target features."""
     known = {isa for row in load_nvptx_table().llvm if row.release[0] <= reader for isa in row.isa}
     kept = [
         word
@@ -75,7 +75,7 @@ def without_ptx_features(text: str, reader: int) -> str:
 
 
 def _parts(tokens: list[Token]) -> tuple[str, list[list[Token]], list[Token]]:
-    """Return the name of a function, its parameters, and what follows them."""
+    """Return the name of a function, its parameters, and the tokens after them."""
     place = next(
         i
         for i, token in enumerate(tokens)
@@ -86,7 +86,7 @@ def _parts(tokens: list[Token]) -> tuple[str, list[list[Token]], list[Token]]:
 
 
 def _all_values(tail: list[Token], groups: Mapping[str, _Values]) -> _Values:
-    """Return the attributes of a function with a value, those of its groups too."""
+    """Return the string attributes of a function, including those of its attribute groups."""
     values = dict(_values(tail))
     for token in tail:
         values |= groups.get(token.text, {})
@@ -94,7 +94,7 @@ def _all_values(tail: list[Token], groups: Mapping[str, _Values]) -> _Values:
 
 
 def _values(tokens: list[Token]) -> _Values:
-    """Return the attributes of the form "name"="value"."""
+    """Return the string attributes in a list of tokens: "name"="value", or "name" with an empty value."""
     found = {}
     for place, token in enumerate(tokens):
         if token.kind is TokenKind.STRING and [t.text for t in tokens[place + 1 : place + 2]] == [
@@ -107,7 +107,7 @@ def _values(tokens: list[Token]) -> _Values:
 
 
 def _annotations(rows: Sequence[DowngradeRow], values: _Values, refuse: Refuse) -> Iterator[str]:
-    """Yield the pairs of name and number for each bound of a kernel."""
+    """Yield the operands of an annotation, name and number, for each launch bound of a kernel."""
     for row in rows:
         for name in row.names:
             if name not in values:
@@ -122,7 +122,7 @@ def _annotations(rows: Sequence[DowngradeRow], values: _Values, refuse: Refuse) 
 
 
 def _marked_parameters(parameters: list[list[Token]], name: str) -> list[int]:
-    """Return the numbers, from 1 on, of the parameters with an attribute."""
+    """Return the numbers of the parameters with an attribute, starting at 1."""
     return [number for number, part in enumerate(parameters, 1) if f'"{name}"' in spell(part)]
 
 
@@ -146,9 +146,9 @@ def _with_annotations(text: str, nodes: Sequence[str], number: int) -> str:
 
 
 def read_bounds(text: str) -> dict[str, dict[str, list[int]]]:
-    """Return the bounds of each kernel's launches, by the names that PTX has for them.
+    """Return the launch bounds of each kernel, by their names in PTX.
 
-    They stand in attributes, or as before LLVM 21 in `!nvvm.annotations`.
+    They are in attributes or, before LLVM 21, in `!nvvm.annotations`.
     """
     found: dict[str, dict[str, list[int]]] = {}
     groups = {f"#{match[1]}": _values(tokenize(match[2])) for match in _GROUP.finditer(text)}
@@ -163,7 +163,7 @@ def read_bounds(text: str) -> dict[str, dict[str, list[int]]]:
     for match in _ANNOTATION.finditer(text):
         bounds = found.setdefault(symbol_of(match[1]), {})
         for name, number in _PAIR.findall(match[2]):
-            # The dimensions are annotated one by one: maxntidx, maxntidy.
+            # Each dimension has a separate annotation: maxntidx, maxntidy.
             known = name if name in _BOUNDS else name[:-1]
             if known in _BOUNDS:
                 bounds.setdefault(known, []).append(int(number))

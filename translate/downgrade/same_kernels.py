@@ -1,4 +1,4 @@
-"""Compare the kernels of LLVM IR text with those of the PTX that another release makes of it."""
+"""Verify that the PTX of another release has the same kernels as the LLVM IR."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_same_kernels(text: str, ptx: ByteView) -> None:
-    """Raise CompatibilityError where PTX lacks a kernel, a parameter, a bound, or calls an intrinsic."""
+    """Raise CompatibilityError if the PTX lacks a kernel, a parameter or a launch bound, or calls an intrinsic."""
     made = read_ptx(ptx)
     unknown = sorted(name for name in made.undefined if name.startswith("llvm."))
     if unknown:
@@ -35,7 +35,7 @@ def check_same_kernels(text: str, ptx: ByteView) -> None:
 
 
 def _lost(kernel: DeviceKernel, parameters: int, bounds: Mapping[str, list[int]]) -> str:
-    """Return what the release did not take over from a kernel; empty where it took all."""
+    """Return the first property of a kernel that the PTX lacks, an empty string if it is complete."""
     if kernel.parameters is not None and len(kernel.parameters) != parameters:
         return "a parameter"
     if "maxntid" in bounds and kernel.max_threads != prod(bounds["maxntid"]):

@@ -1,4 +1,4 @@
-"""The table of what LLVM IR text has that older releases of LLVM do not read."""
+"""The table of constructs in textual LLVM IR that older releases of LLVM do not read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FORMS = frozenset(
 
 
 class DowngradeRow(Struct, frozen=True):
-    """One construct; the fields are explained at the head of the table."""
+    """One construct. The head of the table describes the fields."""
 
     what: str
     form: str
@@ -62,11 +62,11 @@ class DowngradeRow(Struct, frozen=True):
 
     @property
     def is_refused(self) -> bool:
-        """Say whether there is no older form."""
+        """Return whether the construct has no older form."""
         return self.action == "refuse"
 
     def names_callee(self, name: str) -> bool:
-        """Say whether the row is about calls of this intrinsic."""
+        """Return whether the row applies to calls of this intrinsic."""
         if self.names_to:
             return name in self.names_to
         return any(name.startswith(own) if own.endswith(".") else name == own for own in self.names)
@@ -74,13 +74,13 @@ class DowngradeRow(Struct, frozen=True):
 
 @cache
 def rows_for(reader: int) -> tuple[DowngradeRow, ...]:
-    """Return the rows of what a release of LLVM does not read, in the order of the table."""
+    """Return the rows of the constructs that a release does not read, in the order of the table."""
     return tuple(row for row in load_rows() if row.since > reader)
 
 
 @cache
 def load_rows() -> tuple[DowngradeRow, ...]:
-    """Return all rows. Raises ValueError where the table is wrong, which is a bug."""
+    """Return all rows. Raises ValueError if the table is wrong, which is a bug."""
     table = load_table("mlir_offload.translate", "downgrade")
     return tuple(_row(entry, table["newest"]) for entry in table["rows"])
 

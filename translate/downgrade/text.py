@@ -1,7 +1,7 @@
-"""LLVM IR text in the form that an older release of LLVM reads, and reads rightly.
+"""Downgrade textual LLVM IR so that an older release of LLVM reads it correctly.
 
-Every construct is a row of data/downgrade.yaml. A line is taken apart only where it holds a word of a
-row that applies; all other lines stay as they are, so that text for its own release is never changed.
+Each construct is a row of data/downgrade.yaml. A line is tokenized only if it contains a word of a
+row for the release. Other lines are not changed, so text for its own release is never changed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _DECLARED = ir_line("`declare|define` `head`@`name:name`(")
 _GROUP = ir_line("attributes #`number:number` = {`attributes:rest`}")
 _GROUP_USE = ir_pattern("#`number`")
 _LAYOUT = ir_line('target datalayout = "`layout:string`"')
-# No other target has numbers of this format, and x86-32 never aligned i128 to 16 bytes.
+# Only x86 has numbers of this format; x86-32 never aligned i128 to 16 bytes.
 _X86_LAYOUT = "f80:128"
 _I128 = ir_pattern("i128")
 _METADATA = "!"
@@ -60,7 +60,7 @@ _HINT = (
 
 
 def downgrade(text: str, *, reader: int, location: str = "") -> str:
-    """Return the module so that this release of LLVM reads it; text that it reads is not changed.
+    """Return the module in a form that the release `reader` reads. Text that it already reads is not changed.
 
     Raises CompatibilityError for a construct that has no older form.
     """
@@ -81,7 +81,7 @@ def downgrade(text: str, *, reader: int, location: str = "") -> str:
 
 
 def _check_reader(text: str, reader: int, location: str) -> None:
-    """Reject what no row has put into an older form and the reader rejects or misreads."""
+    """Raise CompatibilityError for a construct without a row that the reader rejects or misreads."""
     for skew in check_text(text, Consumer(reader)):
         rule = load_rules()[skew.rule]
         if rule.severity is Severity.ERROR:
@@ -91,7 +91,7 @@ def _check_reader(text: str, reader: int, location: str) -> None:
 
 
 def _check_layout(text: str, rows: tuple[DowngradeRow, ...], reader: int, location: str) -> None:
-    """Refuse a module whose layout gives a type another place than the older release would."""
+    """Raise CompatibilityError if the older release lays out a type of the module differently."""
     layout = _LAYOUT.search(text)
     for row in rows:
         if row.form != "layout" or layout is None or _X86_LAYOUT not in layout[1]:
@@ -113,7 +113,7 @@ def refused(
 
 
 class _Module:
-    """What is known of a module on the way through its lines."""
+    """The state of the pass over the lines of a module."""
 
     def __init__(self, rows: tuple[DowngradeRow, ...], reader: int, location: str) -> None:
         self.declared: dict[str, None] = {}
@@ -127,16 +127,16 @@ class _Module:
         self._values = 0
 
     def refuse(self, row: DowngradeRow, name: str) -> CompatibilityError:
-        """Return the error for a construct, in the function that is being read."""
+        """Return the error for a construct in the current function."""
         return refused(row, name, self._function, self._reader, self._location)
 
     def new_value(self) -> str:
-        """Return a name that no other value of the module has."""
+        """Return an unused name for a value."""
         self._values += 1
         return f"%mo.older.{self._values}"
 
     def line(self, line: str) -> str:
-        """Return what represents a line: another, several, or none."""
+        """Return the replacement of a line: zero or more lines."""
         if line.startswith("}"):
             self._function = ""
         elif line.startswith("define "):
@@ -149,7 +149,7 @@ class _Module:
             if row.form in {"intrinsic", "record"}:
                 made = self._replaced(tokens, row)
                 if made is not None:
-                    # Another row may be about what is left: the attributes of an argument, say.
+                    # Other rows may apply to the new lines, for example to the attributes of an argument.
                     return "".join(self.line(each) for each in made)
             elif (change := _CHANGES.get(row.form)) is not None:
                 change(self, tokens, row)
@@ -160,7 +160,7 @@ class _Module:
         return made_line
 
     def _replaced(self, tokens: _Tokens, row: DowngradeRow) -> list[str] | None:
-        """Return the lines that stand for a call or a record, None where it stays."""
+        """Return the lines that replace a call or a debug record, None if the row does not apply."""
         rewrite = rewrite_call if row.form == "intrinsic" else rewrite_record
         made = rewrite(tokens, row, self.new_value)
         if made is None:
@@ -170,7 +170,7 @@ class _Module:
         return made.lines
 
     def is_metadata(self, tokens: _Tokens) -> bool:
-        """Say whether a line is a node of metadata, in which no instruction stands."""
+        """Return whether a line is a metadata node, not an instruction."""
         return bool(tokens) and tokens[0].text.startswith(_METADATA)
 
     def attribute(self, tokens: _Tokens, row: DowngradeRow) -> None:
@@ -191,8 +191,8 @@ class _Module:
         strip_attribute(tokens, row)
 
     def attachment(self, tokens: _Tokens, row: DowngradeRow) -> None:
-        """Strip metadata from an instruction that makes a vector."""
-        # What another row has attached is one token.
+        """Strip metadata from an instruction with a vector result."""
+        # Tokenize again, because an attachment that another row added is a single token.
         tokens[:] = tokenize(spell(tokens))
         place = next((i for i, token in enumerate(tokens) if token.text in row.names), None)
         head = takewhile(lambda token: not token.text.startswith(("@", ",", "(")), tokens)
@@ -205,7 +205,7 @@ class _Module:
             strip_flags(tokens, row)
 
     def word(self, tokens: _Tokens, row: DowngradeRow) -> None:
-        """Refuse a bare word, or write out a splat."""
+        """Reject a bare word, or expand a splat."""
         if self.is_metadata(tokens) or tokens[0].is_word("target", "source_filename"):
             return
         for place, token in enumerate(tokens):
@@ -222,7 +222,7 @@ class _Module:
             _rename_words(tokens, row)
 
     def operation(self, tokens: _Tokens, row: DowngradeRow) -> None:
-        """Refuse what follows the name of an instruction."""
+        """Reject a word after the name of an instruction."""
         start = next((i for i, token in enumerate(tokens) if token.is_word(*row.opcodes)), None)
         if start is None or self.is_metadata(tokens):
             return
@@ -237,7 +237,7 @@ class _Module:
             strip_property(tokens, row.names)
 
     def field(self, tokens: _Tokens, row: DowngradeRow) -> None:
-        """Strip or rename a field of a node of debug information."""
+        """Strip or rename a field of a debug information node."""
         if not self.is_metadata(tokens):
             return
         kinds = {f"!{name}" for name in row.opcodes}
@@ -255,7 +255,7 @@ class _Module:
         strip_property(tokens, tuple(labels))
 
     def node(self, tokens: _Tokens, row: DowngradeRow) -> None:
-        """Refuse a kind of node of debug information, or strip it and what attaches it."""
+        """Reject a kind of debug information node, or strip the node and its attachments."""
         place = next((i for i, token in enumerate(tokens) if token.text in row.names), None)
         if place is None:
             return
@@ -267,7 +267,7 @@ class _Module:
             strip_attachment(tokens, place)
 
     def expression(self, tokens: _Tokens, _: DowngradeRow) -> None:
-        """Strip the value of a variable that the release has no operation to compute."""
+        """Strip the value of a debug record if the release lacks an operation of its expression."""
         rows = load_limits().debug_operations.values()
         strip_value(tokens, [row.name for row in rows if row.since > self._reader])
 
@@ -278,7 +278,7 @@ class _Module:
                 tokens[place] = Token(token.kind, f'!"{row.to}"')
 
     def value(self, tokens: _Tokens, row: DowngradeRow) -> None:
-        """Replace the value of an attribute in quotes."""
+        """Replace the value of a string attribute."""
         names = {f'"{name}"' for name in row.opcodes}
         values = {f'"{name}"' for name in row.names}
         for place, token in enumerate(tokens[:-2]):
@@ -286,7 +286,7 @@ class _Module:
                 tokens[place + 2] = Token(TokenKind.STRING, f'"{row.to}"')
 
     def node_word(self, tokens: _Tokens, row: DowngradeRow) -> None:
-        """Strip a word from a node of metadata, with the comma behind it."""
+        """Strip a word from a metadata node, with the comma after it."""
         words = {f'!"{name}"' for name in row.names}
         begins = [place for place, token in enumerate(tokens) if token.text in words]
         if self.is_metadata(tokens) and begins and f'!"{row.to}"' in {one.text for one in tokens}:
@@ -296,13 +296,13 @@ class _Module:
             del tokens[begins[0] : end]
 
     def undeclared(self, tokens: _Tokens, _: DowngradeRow) -> None:
-        """Note the declaration of an intrinsic that is called; it is left out where there is one."""
+        """Record the declaration of a called intrinsic, to be added unless the module already has it."""
         declaration = declaration_of(tokens)
         if declaration:
             self.declared[declaration] = None
 
     def feature(self, tokens: _Tokens, row: DowngradeRow) -> None:
-        """Leave versions of PTX out of the features of a function that the release does not know."""
+        """Remove the PTX versions that the release does not support from the target features of a function."""
         for place, token in enumerate(tokens[:-2]):
             if token.text == f'"{row.names[0]}"':
                 text = without_ptx_features(tokens[place + 2].text, self._reader)
@@ -333,7 +333,7 @@ _CHANGES: Mapping[str, Callable[[_Module, _Tokens, DowngradeRow], None]] = {
 
 @cache
 def _trigger(reader: int) -> re.Pattern[str]:
-    """Return what a line holds that any of the rows for a release may change."""
+    """Return a pattern that matches in each line that a row for the release may change."""
     words: set[str] = set()
     for row in rows_for(reader):
         is_behind = row.form in {"flag", "operation", "field"} and row.opcodes
@@ -348,13 +348,13 @@ def _rename_words(tokens: _Tokens, row: DowngradeRow) -> None:
 
 
 def _operation_name(tokens: _Tokens, token: Token) -> str:
-    """Return how to call an operation: by its word, or as one on vectors."""
+    """Return the name of an operation in messages: with its word, or as an operation on vectors."""
     name = tokens[0].text
     return f"{name} {token.text}" if token.kind is TokenKind.WORD else f"{name} of a vector"
 
 
 def _attach(tokens: _Tokens, metadata: str) -> None:
-    """Put metadata behind an instruction."""
+    """Append metadata to an instruction."""
     end = len(tokens)
     while end and tokens[end - 1].kind in {TokenKind.SPACE, TokenKind.COMMENT}:
         end -= 1
@@ -362,7 +362,7 @@ def _attach(tokens: _Tokens, metadata: str) -> None:
 
 
 def _without_empty_groups(text: str, *, emptied: set[str]) -> str:
-    """Remove groups of attributes that nothing is left of: no release reads an empty one."""
+    """Remove attribute groups that became empty, because no release reads an empty group."""
     if not emptied:
         return text
     lines = []
@@ -383,7 +383,7 @@ def _without_empty_groups(text: str, *, emptied: set[str]) -> str:
 
 
 def _appended(text: str, work: _Module) -> str:
-    """Return the module with the declarations and the metadata that its new lines name."""
+    """Append the declarations and the metadata that the new lines refer to."""
     if not work.declared and not work.ranges:
         return text
     present = set(_DECLARED.findall(text))

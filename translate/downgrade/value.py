@@ -1,4 +1,4 @@
-"""Flags, properties and constants as older releases of LLVM write them."""
+"""Downgrade flags, properties and constants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlir_offload.translate.ir_tokens import (
     trim,
 )
 
-# What may stand between an opcode and the flags of a row.
+# Words that may occur between an opcode and the flags of a row.
 _OTHER_FLAGS = frozenset(
     (
         *("inbounds", "nuw", "nusw", "nsw", "exact", "nneg", "disjoint", "samesign", "inrange"),
@@ -25,7 +25,7 @@ _OTHER_FLAGS = frozenset(
 
 
 def strip_flags(tokens: list[Token], row: DowngradeRow) -> None:
-    """Remove the flags of a row behind each of its opcodes."""
+    """Remove the flags of a row after each of its opcodes."""
     for place in reversed(range(len(tokens))):
         if not tokens[place].is_word(*row.opcodes):
             continue
@@ -48,7 +48,7 @@ def strip_flags(tokens: list[Token], row: DowngradeRow) -> None:
 
 
 def strip_property(tokens: list[Token], names: Collection[str]) -> None:
-    """Remove properties, each up to the comma or bracket behind it, and one comma."""
+    """Remove properties, each up to the next comma or closing bracket, and one comma."""
     for place in reversed(range(len(tokens))):
         if place >= len(tokens) or tokens[place].text not in names:
             continue
@@ -69,7 +69,7 @@ def strip_property(tokens: list[Token], names: Collection[str]) -> None:
 
 
 def strip_attachment(tokens: list[Token], place: int) -> None:
-    """Remove the metadata of a kind from an instruction, with the comma before it."""
+    """Remove the metadata at a position from an instruction, with the comma before it."""
     before = next(i for i in range(place, -1, -1) if i == 0 or tokens[i].text == ",")
     node = next(
         (i for i in range(place + 1, len(tokens)) if tokens[i].kind is TokenKind.NAME), place
@@ -78,7 +78,7 @@ def strip_attachment(tokens: list[Token], place: int) -> None:
 
 
 def write_out_splat(tokens: list[Token]) -> None:
-    """Write each `splat (TYPE VALUE)` as the vector that it represents."""
+    """Expand each `splat (TYPE VALUE)` to a vector."""
     place = 0
     while place < len(tokens):
         if tokens[place].is_word("splat") and any(
@@ -94,7 +94,7 @@ def write_out_splat(tokens: list[Token]) -> None:
 
 
 def _vector_before(tokens: list[Token], place: int) -> list[Token]:
-    """Return the vector type nearest before a place: it may be that of the operand before."""
+    """Return the last vector type before a position, which may be that of the previous operand."""
     for end in range(place, 0, -1):
         if tokens[end - 1].text == ">":
             start = group_start(tokens, end)

@@ -1,4 +1,4 @@
-"""The host part of a program: launches, streams, memory, and what C may call."""
+"""The host module of a program: launches, streams, memory, and the C interface."""
 
 from mlir_offload.toolchain import load_on_use
 

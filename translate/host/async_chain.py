@@ -1,12 +1,12 @@
-"""GPU operations of the host in the one form that gpu-to-llvm converts.
+"""Rewrite GPU operations of the host to the form that gpu-to-llvm converts.
 
-gpu-to-llvm converts gpu.memcpy, gpu.memset, gpu.alloc and gpu.dealloc only where they are asynchronous
-with exactly one dependency, and gpu.alloc host_shared only where it is not. gpu-async-region, the
-stock pass for that, gives a second dependency to operations that have one already. Here a synchronous
-operation becomes an asynchronous one between a fresh stream and a wait; neighbours share the stream.
+gpu-to-llvm converts gpu.memcpy, gpu.memset, gpu.alloc and gpu.dealloc only if they are asynchronous
+with exactly one dependency, and gpu.alloc host_shared only if it is not. gpu-async-region, the
+upstream pass for that, adds a second dependency to operations that already have one. Here a synchronous
+operation becomes an asynchronous one between a new stream and a wait; neighbours share the stream.
 
-To that lowering a token is a stream. A token used twice would be a stream destroyed twice, and one
-that comes out of control flow would be taken for an event. Both are put right here too.
+gpu-to-llvm lowers a token to a stream. It would destroy the stream of a token with two uses twice, and treat
+a token from control flow as an event. Both are corrected here too.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _RUNTIME_CALLS = {
     "mgpuStreamDestroy": 1,
     "mgpuStreamWaitEvent": 2,
 }
-"""Functions of the runtime that are called here, and how many handles they take."""
+"""The runtime functions that this module calls, and their number of parameters, which are all handles."""
 
 
 class AsyncRewriter(Rewriter):
-    """Rewrites function after function of one host module; the names it makes never clash."""
+    """Rewrites the functions of one host module, with unique names for new values."""
 
     def __init__(self) -> None:
-        """Begin with a module that calls nothing."""
+        """Create a rewriter for a module."""
         super().__init__("%mo_token_")
         self._called: set[str] = set()
         self._forks: set[str] = set()
         self._fresh: set[str] = set()
 
     def rewrite_function(self, function: Operation) -> None:
-        """Bring every GPU operation of a function to a form that converts."""
+        """Rewrite all GPU operations of a function to a form that gpu-to-llvm converts."""
         if not any(map(is_gpu_operation, function.walk_inside())):
             return
         self._fresh.clear()
@@ -62,7 +62,7 @@ class AsyncRewriter(Rewriter):
             self._rewrite_where(region, is_gpu_operation, AsyncRewriter._wait_for_streams)
 
     def declarations(self, declared: Collection[str]) -> list[Operation]:
-        """Return the declarations of the functions that were called and are not declared yet."""
+        """Return declarations of the functions that were called, except those in `declared`."""
         heads = (
             f"llvm.func @{name}({', '.join([POINTER] * _RUNTIME_CALLS[name])})"
             for name in sorted(self._called.difference(declared))
@@ -78,11 +78,11 @@ class AsyncRewriter(Rewriter):
         self.rewrite(region, lambda operation: pattern if applies(operation) else None)
 
     def _wait(self, tokens: Sequence[Value]) -> Value:
-        """Make a token that follows all of these."""
+        """Create a token that depends on all of these tokens."""
         return self.value("gpu.wait", tokens, TOKEN)
 
     def _share_at_once(self, operation: Operation) -> None:
-        """Make host_shared allocations synchronous; their token follows their dependencies."""
+        """Make a host_shared allocation synchronous; its token becomes that of a wait for its dependencies."""
         tokens, old = dependencies(operation), operation.copy_without_regions()
         made = []
         if is_async(operation):
@@ -96,10 +96,10 @@ class AsyncRewriter(Rewriter):
         self.replace(old, (*operation.results, *made))
 
     def _name_stream(self, launch: Operation) -> None:
-        """Turn `<%stream : !llvm.ptr>` of a launch into a token.
+        """Replace the stream of a launch, `<%stream : !llvm.ptr>`, by a token.
 
-        The conversion drops the stream of a launch whose other operands it has to convert, and the
-        tokens of any. The stream waits for these by calls.
+        gpu-to-llvm drops the stream of a launch if it converts its other operands, and always drops its
+        tokens. Therefore calls make the stream wait for the tokens.
         """
         for waited in dependencies(launch):
             stream = self._stream_of(waited)
@@ -115,7 +115,7 @@ class AsyncRewriter(Rewriter):
         self.insert(launch)
 
     def _fork(self, region: Region) -> None:
-        """Give each token one use: every use but the last waits for it on a stream of its own."""
+        """Make each token have one use: every use except the last one waits for it on a separate stream."""
         left = _count_token_uses(region)
         forks: dict[str, list[Operation]] = {}
         for operation in region.walk():
@@ -133,7 +133,7 @@ class AsyncRewriter(Rewriter):
             _insert_forks(region, forks)
 
     def _chain(self, region: Region) -> None:
-        """Make every operation asynchronous with one dependency."""
+        """Make every operation asynchronous with exactly one dependency."""
         for block in region.blocks:
             given, block.operations = block.operations, []
             with self.insertion_point(block.operations):
@@ -162,7 +162,7 @@ class AsyncRewriter(Rewriter):
         self.insert(operation)
 
     def _finish(self, run: Sequence[Operation]) -> None:
-        """Write a run of neighbouring synchronous operations, all on one stream."""
+        """Insert a run of neighbouring synchronous operations on one stream."""
         operations = [one for one in run if _is_synchronous(one)]
         first = operations[0] if operations else None
         if first is None:
@@ -183,7 +183,7 @@ class AsyncRewriter(Rewriter):
         self.create("gpu.wait", (token,))
 
     def _wait_for_streams(self, operation: Operation) -> None:
-        """Wait for tokens of arguments and of control flow by calls: gpu-to-llvm takes them for events."""
+        """Wait for tokens from arguments and control flow with calls, because gpu-to-llvm treats them as events."""
         tokens = dependencies(operation)
         carried = [token for token in tokens if token.name not in self._fresh]
         others = [token for token in tokens if token.name in self._fresh]
@@ -207,7 +207,7 @@ class AsyncRewriter(Rewriter):
     def _join_carried(
         self, wait: Operation, carried: Iterable[Value], others: Sequence[Value]
     ) -> None:
-        """Let a fresh stream wait for streams: the runtime records the event."""
+        """Make a new stream wait for other streams; the runtime records the events."""
         depend_on(wait, others)
         self.insert(wait)
         (joined,) = wait.results
@@ -240,7 +240,7 @@ def _is_pure(operation: Operation) -> bool:
 
 
 def _is_synchronous(operation: Operation) -> bool:
-    """Say whether it is to become asynchronous."""
+    """Return whether an operation is synchronous and must become asynchronous."""
     return (
         is_gpu_operation(operation)
         and operation.name != "gpu.wait"
@@ -251,12 +251,12 @@ def _is_synchronous(operation: Operation) -> bool:
 
 
 def _joins(operation: Operation, run: Sequence[Operation]) -> bool:
-    """Say whether an operation may follow the others on their stream."""
+    """Return whether an operation can run on the stream of the operations before it."""
     return bool(run) and _is_synchronous(operation) and not dependencies(operation)
 
 
 def _count_token_uses(region: Region) -> Counter[str]:
-    """Count for each token its uses as a dependency, and one more where anything else names it."""
+    """Count the uses of each token as a dependency, and one for each other operation that uses it."""
     uses: Counter[str] = Counter()
     for operation in region.walk():
         if is_gpu_operation(operation):
@@ -268,7 +268,7 @@ def _count_token_uses(region: Region) -> Counter[str]:
 
 
 def _insert_forks(region: Region, forks: Mapping[str, Sequence[Operation]]) -> None:
-    """Insert operations behind the definition of each token."""
+    """Insert operations after the definition of each token."""
     for block in region.blocks:
         made: list[Operation] = []
         for argument in block.arguments:

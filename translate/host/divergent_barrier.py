@@ -1,4 +1,4 @@
-"""Barriers that not all threads of a launched block reach, as far as constants tell."""
+"""Find barriers that not all threads of a block reach, if launch and condition are constant."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _COMPUTED: Mapping[str, Callable[[int, int], int]] = {
 }
 _DIVISIONS = frozenset(("arith.divui", "arith.remui"))
 _CASTS = frozenset(f"arith.{name}" for name in ("index_cast", "index_castui", "extsi", "extui"))
-# In the order of arith::CmpIPredicate; numbers are not negative.
+# In the order of arith::CmpIPredicate. Signed and unsigned are equal, because no number is negative.
 _PREDICATES = (eq, ne, lt, le, gt, ge, lt, le, gt, ge)
 
 _Values = tuple[int, ...]
-"""A number for each thread of the block."""
+"""The value of an integer in each thread of the block."""
 
 
 class _Launch(Struct, frozen=True):
-    """A launch as far as it is constant: the size of its blocks, and its arguments."""
+    """A launch with constant block size, and its arguments, None for those that are not constant."""
 
     kernel: KernelKey
     size: tuple[int, ...]
@@ -50,8 +50,8 @@ def find_divergent_barriers(
 ) -> Iterator[SourceWarning]:
     """Yield a warning for each barrier that only some threads of a launched block reach.
 
-    Known are launches with constant blocks, and conditions that depend on nothing but thread ids
-    and constants.
+    Only launches with constant block size are checked, and only conditions that depend on thread IDs
+    and constants alone.
     """
     risky = {
         (name, function.symbol): function
@@ -89,7 +89,7 @@ def _launches(function: Operation) -> Iterator[_Launch]:
 
 
 class _Block:
-    """The threads of a block, and the operations that give the values in sight."""
+    """The threads of a block, and the operations that define the visible values."""
 
     def __init__(self, launch: _Launch) -> None:
         self._launch = launch
@@ -100,7 +100,7 @@ class _Block:
         self._arguments: dict[str, int] = {}
 
     def run(self, kernel: Operation) -> Iterator[tuple[Operation, int]]:
-        """Yield the barriers that only some threads reach, and how many do."""
+        """Yield the barriers that only some threads reach, and the number of these threads."""
         names = [argument.name for argument in kernel.regions[0].blocks[0].arguments]
         pairs = zip(names, self._launch.arguments, strict=False)
         self._arguments = {name: number for name, number in pairs if number is not None}
@@ -125,7 +125,7 @@ class _Block:
             self._given.update(dict.fromkeys(operation.result_names, operation))
 
     def _condition(self, operation: Operation) -> _Values | None:
-        """Return the condition of an `scf.if` with a barrier, if it is known."""
+        """Return the condition of an `scf.if` with a barrier, None if it is unknown."""
         if operation.name != "scf.if":
             return None
         if not any(inner.name == _BARRIER for inner in operation.walk_inside()):
@@ -146,7 +146,7 @@ class _Block:
         return (number,) * self._count
 
     def _result(self, operation: Operation, known: dict[str, _Values | None]) -> _Values | None:
-        """Return what an operation computes; None if that is not known, or could wrap."""
+        """Return the result of an operation, None if it is unknown or could wrap around."""
         if operation.name == "gpu.thread_id":
             return self._ids[_axis(operation)]
         if operation.name == "gpu.block_dim":
@@ -162,7 +162,7 @@ class _Block:
 
 
 def _applied(operation: Operation, operands: Sequence[_Values]) -> _Values | None:
-    # Unsigned operations take negative numbers for large ones, and a division by 0 has no result.
+    # Negative numbers are large in unsigned operations, and a division by 0 has no result.
     if any(not 0 <= number < _LARGEST for values in operands for number in values):
         return None
     if operation.name in _CASTS:

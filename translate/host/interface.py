@@ -1,4 +1,4 @@
-"""The functions of a program that callers in C and Python may use: `llvm.emit_c_interface`."""
+"""The functions of a program for callers in C and Python: `llvm.emit_c_interface`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ATTRIBUTE = "llvm.emit_c_interface"
 
 
 class DeclaredFunction(Struct, frozen=True):
-    """A function of the interface, where it is, and whether C has to define it."""
+    """A function of the interface, its location, and whether C must define it."""
 
     function: InterfaceFunction
     location: str
@@ -31,9 +31,9 @@ class DeclaredFunction(Struct, frozen=True):
 
 
 def read_declared_functions(module: Module, source_text: str) -> tuple[DeclaredFunction, ...]:
-    """Return the functions of a normalised program that have a C wrapper, in their order.
+    """Return the functions of an outlined program with a C wrapper, in order.
 
-    Arguments have the names that they have in the text of the source, where that can be determined.
+    The names of arguments are those in the text of the source, if they can be determined.
     """
     wanted = [op for op in module.operations if op.name == "func.func" and op.has(_ATTRIBUTE)]
     if not wanted:
@@ -44,7 +44,7 @@ def read_declared_functions(module: Module, source_text: str) -> tuple[DeclaredF
 
 
 def interface_of(module: Module, source_text: str) -> str:
-    """Return the JSON of the functions that the program defines for callers; empty where it has none."""
+    """Return JSON of the interface functions that the program defines, an empty string if there are none."""
     declared = read_declared_functions(module, source_text)
     defined = [item.function for item in declared if not item.is_external]
     return serialize_interface(defined) if defined else ""
@@ -53,9 +53,9 @@ def interface_of(module: Module, source_text: str) -> str:
 def render_header_of(
     programs: Iterable[tuple[str, str]], file_name: str, *, location: str = ""
 ) -> str:
-    """Return the C header of normalised programs, each with the text of its source.
+    """Return the C header of outlined programs. Each program is a pair with the text of its source.
 
-    Raises SourceError for a function that C cannot call, and where there is no function at all.
+    Raises SourceError for a function that C cannot call, and if there are no functions.
     """
     found = [
         item
@@ -81,13 +81,13 @@ def render_header_of(
 
 
 def _shown(location: str) -> str:
-    """Return `file:line` without the directory: equal wherever the program lies."""
+    """Return `file:line` without the directory, so that the header does not depend on it."""
     file, line, _ = _parts(location)
     return f"{PurePath(file).name}:{line}" if file else "?"
 
 
 def _parts(location: str) -> tuple[str, int, int]:
-    """Return file, line and column of a location; an empty file if it is of another form."""
+    """Return file, line and column of a location; the file is empty if the location has another form."""
     place, _, column = location.rpartition(":")
     file, _, line = place.rpartition(":")
     return (file, int(line), int(column)) if line.isdigit() and column.isdigit() else ("", 0, 0)
@@ -109,14 +109,14 @@ def _declared(
 
 
 def _resolved(text: str, aliases: Mapping[str, str]) -> str:
-    """Return the type with the aliases of affine maps and types spelled out."""
+    """Expand the aliases in a type."""
     return replace_names(text, lambda name: aliases.get(name, name))
 
 
 def _argument_names(
     operation: Operation, count: int, locations: Locations, source: Sequence[str]
 ) -> list[str]:
-    """Return the names that stand in the source at the places of the arguments, each once."""
+    """Return unique names for the arguments from their locations in the source."""
     blocks = operation.regions[0].blocks if operation.regions else []
     arguments = blocks[0].arguments if blocks else ()
     places = [locations.resolve(argument.location) for argument in arguments]

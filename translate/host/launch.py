@@ -1,4 +1,4 @@
-"""Launches in host code: what they pass to kernels, what they say of its memory, and what is wrong in them."""
+"""Launches in host code: check them, rewrite their arguments, and describe the memory that they pass."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MOST_THREADS = 1024
 _CONSTANTS = frozenset({"arith.constant", "llvm.mlir.constant"})
 _BLOCK, _DYNAMIC = 4, 10
 _HOST_ALLOCATIONS = frozenset({"memref.alloc", "memref.alloca"})
-# What may hand the memory to a function that registers it.
+# Operations that may pass memory to a function that registers it.
 _ESCAPES = frozenset({"func.call", "llvm.call", "func.call_indirect", "gpu.host_register"})
 _CAST = "builtin.unrealized_conversion_cast"
 _ALLOCATIONS = frozenset({"gpu.alloc", "memref.alloc", "memref.alloca"})
@@ -54,9 +54,9 @@ _VIEWS = frozenset(
 
 
 def describe_launches(functions: Iterable[Operation]) -> list[Operation]:
-    """Put a call for each memref before each launch; return the declarations of what is called.
+    """Insert a call for each memref argument before each launch; return the declaration of the function.
 
-    The runtime copies what the device cannot reach, see offload/runtime/launch_memory.c.
+    The runtime copies memory that the device cannot access (offload/runtime/launch_memory.c).
     """
     rewriter = Rewriter("%mo_memory_")
     for function in functions:
@@ -83,7 +83,7 @@ def _describe(rewriter: Rewriter, launch: Operation) -> None:
 
 
 def _memrefs(types: Iterable[str]) -> Iterator[tuple[int, int, int]]:
-    """Yield the first parameter, the rank and the bytes of an element of each memref.
+    """Yield the index of the first parameter, the rank, and the element size in bytes of each memref.
 
     gpu-to-llvm passes a memref as two pointers, the offset, and a size and a stride per dimension.
     """
@@ -100,7 +100,7 @@ def _memrefs(types: Iterable[str]) -> Iterator[tuple[int, int, int]]:
 
 
 def element_bytes(kind: str) -> int:
-    """Return the distance of two elements in memory; 0 where it is not known."""
+    """Return the distance of two elements in memory in bytes, 0 if it is unknown."""
     if kind == "index":
         return _BYTE
     if vector := parse_shaped(kind, "vector"):
@@ -116,21 +116,21 @@ def _padded(size: int) -> int:
 
 
 class SourceWarning(Struct, frozen=True):
-    """Something in a program that is likely wrong, and where it is."""
+    """A warning about a program, with its location."""
 
     message: str
     location: str
 
 
 class LaunchCheck(Struct, frozen=True):
-    """Checks the launches of host functions; `used` are the bytes that each kernel has already."""
+    """Checks the launches of host functions. `used` is the static workgroup memory of each kernel in bytes."""
 
     locations: Locations
     limits: Sequence[WorkgroupLimit] = ()
     used: Mapping[KernelKey, int] = field(default_factory=dict)
 
     def check(self, operations: Iterable[Operation]) -> None:
-        """Raise SourceError for a launch whose constants are beyond a limit."""
+        """Raise SourceError for a launch with a constant above a limit."""
         known: dict[str, int] = {}
         for function in operations:
             launched = {id(launch): key for launch, key in launches_in(function)}
@@ -161,7 +161,7 @@ class LaunchCheck(Struct, frozen=True):
             raise SourceError(msg, hint=hint, location=self.locations.of(launch))
 
     def unreachable(self, operations: Iterable[Operation]) -> Iterator[SourceWarning]:
-        """Yield a warning for each launch that gets memory of the host, by an allocation or in a descriptor."""
+        """Yield a warning for each launch that passes host memory, directly or in a descriptor."""
         roots: dict[str, str] = {}
         launched: dict[str, Operation] = {}
         escaped: set[str] = set()
@@ -178,7 +178,7 @@ class LaunchCheck(Struct, frozen=True):
             elif operation.name in _ESCAPES:
                 escaped.update(operands)
             elif operation.result_text in roots:
-                # Regions that are next to each other may give values the same name.
+                # Sibling regions may have values with the same name.
                 del roots[operation.result_text]
         for root, launch in launched.items():
             if root not in escaped:
@@ -187,7 +187,7 @@ class LaunchCheck(Struct, frozen=True):
 
 
 def note_constant(operation: Operation, known: dict[str, int]) -> None:
-    """Keep the number that an operation gives its result; forget what had the name before."""
+    """Record the constant that an operation defines, and forget an older value with the same name."""
     number = None
     if operation.name in _CONSTANTS:
         number = operation.attribute("value").integer
@@ -198,20 +198,20 @@ def note_constant(operation: Operation, known: dict[str, int]) -> None:
 
 
 class ArgumentRewriter(Rewriter):
-    """Rewrites launches of kernels whose parameters are parts."""
+    """Rewrites launches of kernels that take memrefs in parts."""
 
     def __init__(
         self,
         kernels: Mapping[KernelKey, KernelParameters],
         narrow: Collection[KernelKey] = (),
     ) -> None:
-        """Take the kernels whose launches pass parts of memrefs, and those with indices of 32 bits."""
+        """Take the kernels whose launches pass parts of memrefs, and the kernels with 32-bit indices."""
         super().__init__("%mo_argument_")
         self._kernels, self._narrow = kernels, narrow
         self._known = {*kernels, *narrow}
 
     def rewrite_function(self, function: Operation) -> None:
-        """Rewrite the launches in an operation of the host."""
+        """Rewrite the launches in a host operation."""
         launched = {id(launch): key for launch, key in launches_in(function) if key in self._known}
         self.rewrite_chosen(function, launched, self._rewrite_launch)
 
@@ -232,7 +232,7 @@ class ArgumentRewriter(Rewriter):
         replace_arguments(launch, values)
 
     def _parts(self, value: Value, parameter: Parameter) -> list[Value]:
-        # Memory of the host has one space.
+        # The host has only the default memory space.
         own = replace(parameter, descriptor=replace(parameter.descriptor, is_global=False))
         struct = self.value(_CAST, (value,), own.descriptor.struct_type(WIDE))
         return [
@@ -242,9 +242,9 @@ class ArgumentRewriter(Rewriter):
 
 
 def distinct_arguments(host: Iterable[Operation]) -> dict[KernelKey, frozenset[int]]:
-    """Return the arguments of each kernel that are memory of their own in all of its launches.
+    """Return the indices of each kernel's arguments that do not alias others in any of its launches.
 
-    Such memory is allocated in the function that launches, and no other argument may be a part of it.
+    Such memory is allocated in the launching function, and no other argument is a view of it.
     """
     found: dict[KernelKey, frozenset[int]] = {}
     for function in host:
@@ -257,7 +257,7 @@ def distinct_arguments(host: Iterable[Operation]) -> dict[KernelKey, frozenset[i
 
 
 def _definitions(function: Operation) -> dict[str, Operation | None]:
-    """Return what defines each value; None for a name that several values have."""
+    """Return the operation that defines each value, None for a name that several values have."""
     found: dict[str, Operation | None] = {}
     for operation in function.walk_inside():
         for name in operation.result_names:
@@ -280,7 +280,7 @@ def _distinct(
 
 
 def _allocation(name: str, definitions: Mapping[str, Operation | None]) -> str:
-    """Return the name of the allocation that a value is a view of; empty if it is not known."""
+    """Return the name of the allocation that a value is a view of, an empty string if it is unknown."""
     operation = definitions.get(name)
     while operation is not None and operation.name in _VIEWS:
         name = operation.operand_names[0]

@@ -1,10 +1,10 @@
-"""gpu.alloc, gpu.memcpy and gpu.memset of memrefs that the stock lowering gets wrong or refuses.
+"""Rewrite gpu.alloc, gpu.memcpy and gpu.memset of memrefs that gpu-to-llvm lowers wrongly or rejects.
 
-gpu-to-llvm converts gpu.alloc only if the elements are contiguous. Memory with another layout is allocated as one
-row of elements, as many as the layout reaches, and viewed in that layout. MLIR itself computes the offset and the
-strides: affine.apply of the layout map to corners of the index space.
-It copies as many bytes as the elements have from pointer to pointer, without the offset and the strides of the
-target, and sets elements of 16 and 32 bits only; such transfers are calls of the runtime.
+gpu-to-llvm converts gpu.alloc only if the elements are contiguous. Memory with another layout is allocated as a
+one-dimensional memref that covers all elements of the layout, and cast to that layout. MLIR computes the offset and
+the strides with affine.apply of the layout map to corners of the index space.
+gpu-to-llvm lowers gpu.memcpy to a contiguous copy that ignores the offset and the strides of the target, and
+gpu.memset only for elements of 16 and 32 bits. Other transfers become calls of the runtime.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _FIXED = {
     _COPY: f"{POINTER}, i64, {POINTER}, i64, i64, {POINTER}, i64",
     _SET: f"{POINTER}, i64, i64, i64, {POINTER}, i64",
 }
-"""Functions of the runtime, and their parameters; further ones are numbers, per dimension."""
+"""Functions of the runtime and their fixed parameters. The variadic arguments are integers, per dimension."""
 _TRANSFERS = frozenset({"gpu.memcpy", "gpu.memset"})
 _STOCK = frozenset({"i16", "si16", "ui16", "i32", "si32", "ui32", "f16", "bf16", "f32"})
 _WORD = "i64"
 
 
 class _Allocation(Struct, frozen=True):
-    """What a gpu.alloc allocates: sizes of the dimensions, the layout and its symbols, and a row of such elements."""
+    """The allocation of a gpu.alloc: sizes of the dimensions, layout and its symbols, element type, memory space."""
 
     kind: str
     sizes: Sequence[Value | int]
@@ -58,12 +58,12 @@ class _Allocation(Struct, frozen=True):
 
     @property
     def row(self) -> str:
-        """Return the type of the memory."""
+        """Return the type of the one-dimensional memory."""
         return self._memref(("?",))
 
     @property
     def view(self) -> str:
-        """Return the type with strides and an offset that are computed at run time."""
+        """Return the type with dynamic strides and a dynamic offset."""
         strides = ", ".join("?" * len(self.sizes))
         sizes = ("?" if isinstance(one, Value) else str(one) for one in self.sizes)
         return self._memref(sizes, f"strided<[{strides}], offset: ?>")
@@ -76,7 +76,7 @@ class AllocationRewriter(Rewriter):
     """Rewrites the allocations with a layout in the host code of one module."""
 
     def __init__(self, aliases: Mapping[str, str], locations: Locations) -> None:
-        """Take what aliases of attributes represent."""
+        """Take the definitions of attribute aliases."""
         super().__init__("%mo_allocation_")
         self._aliases, self._locations = aliases, locations
 
@@ -122,7 +122,7 @@ class AllocationRewriter(Rewriter):
         raise SourceError(msg, hint=hint, location=self._locations.of(operation))
 
     def _offset_and_strides(self, allocation: _Allocation) -> tuple[Value, list[Value]]:
-        """Return the offset of the first element, and the distances of elements in each dimension."""
+        """Return the offset of the first element, and the strides, in elements."""
         if allocation.layout.name == "strided":
             return self._strided(allocation)
         zero, one = self._number(0), self._number(1)
@@ -140,7 +140,7 @@ class AllocationRewriter(Rewriter):
         return offset, [self._arith("subi", end, offset) for end in ends]
 
     def _strided(self, allocation: _Allocation) -> tuple[Value, list[Value]]:
-        """Return what `strided<[?, 1], offset: ?>` has; its first symbol is the offset."""
+        """Return offset and strides of `strided<[?, 1], offset: ?>`. Its first symbol is the offset."""
         strides, *offset = allocation.layout.body_elements
         written = [offset[0].partition(": ")[2] if offset else "0", *strides.elements]
         symbols = iter(allocation.symbols)
@@ -150,13 +150,13 @@ class AllocationRewriter(Rewriter):
         return first, others
 
     def _extent(self, offset: Value, strides: Iterable[Value], sizes: Iterable[Value]) -> Value:
-        """Return how many elements the layout reaches: none if a dimension is empty."""
+        """Return the number of elements that the layout spans, 0 if a dimension is empty."""
         zero, one = self._number(0), self._number(1)
         count = self._arith("addi", offset, one)
         is_empty = self.value("arith.constant", (), "i1", {"value": "false"})
         for stride, size in zip(strides, sizes, strict=True):
             steps = self._arith("subi", size, one)
-            # A negative stride reaches back, to elements that the offset has made room for.
+            # The offset includes the elements that a negative stride reaches.
             forward = self._arith("maxsi", stride, zero)
             count = self._arith("addi", count, self._arith("muli", steps, forward))
             has_none = self.value("arith.cmpi", (size, zero), "i1", {"predicate": "0 : i64"})
@@ -170,7 +170,7 @@ class AllocationRewriter(Rewriter):
             one.name if isinstance(one, Value) else str(one) for one in allocation.sizes
         )
         steps = ", ".join(one.name for one in strides)
-        # The custom form: sizes that are known are properties, the others operands.
+        # The custom form: static sizes are properties, dynamic sizes are operands.
         view = self.custom(
             f"memref.reinterpret_cast {row.name} to offset: [{offset.name}], sizes: [{sizes}], "
             f"strides: [{steps}] : {row.type} to {allocation.view}",
@@ -191,7 +191,7 @@ def _has_strides(layout: Attribute) -> bool:
 
 
 def _shape(operation: Operation) -> Shaped | None:
-    """Return what an operation allocates if that has a layout."""
+    """Return the memref that a gpu.alloc with a layout allocates, None for other operations."""
     if operation.name != "gpu.alloc" or not has_layout(operation.result_types[0]):
         return None
     return parse_shaped(operation.result_types[0], "memref")
@@ -208,7 +208,7 @@ class _MemRef(Struct, frozen=True):
 
 
 class _Description(Struct, frozen=True):
-    """What a memref spans, as words."""
+    """A memref descriptor, as 64-bit values."""
 
     pointer: Value
     offset: Value
@@ -217,15 +217,15 @@ class _Description(Struct, frozen=True):
 
 
 class TransferRewriter(Rewriter):
-    """Rewrites function after function of one host module; the names it makes never clash."""
+    """Rewrites the functions of one host module, with unique names for new values."""
 
     def __init__(self) -> None:
-        """Begin with a module that calls nothing."""
+        """Create a rewriter for a module."""
         super().__init__("%mo_transfer_")
         self._called: set[str] = set()
 
     def rewrite_function(self, function: Operation) -> None:
-        """Rewrite the operations of a function, which have one token each."""
+        """Rewrite the transfers of a function. Each has exactly one token."""
         if any(one.name in _TRANSFERS for one in function.walk_inside()):
             for region in function.regions:
                 self.rewrite(
@@ -233,7 +233,7 @@ class TransferRewriter(Rewriter):
                 )
 
     def declarations(self, declared: Collection[str]) -> list[Operation]:
-        """Return the declarations of the functions that were called and are not declared yet."""
+        """Return declarations of the functions that were called, except those in `declared`."""
         names = sorted(self._called.difference(declared))
         heads = (f"llvm.func @{name}({_FIXED[name]}, ...)" for name in names)
         return [CustomOperation("", head=head) for head in heads]
@@ -295,7 +295,7 @@ class TransferRewriter(Rewriter):
         return _Description(pointer, offset, numbers[:rank], numbers[rank:])
 
     def _bits(self, value: Value) -> Value:
-        """Return the bits of a value as a word."""
+        """Return the bits of a value as a 64-bit integer."""
         kind = Attribute(value.type)
         if kind.name == "complex":
             real, imaginary = (

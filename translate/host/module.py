@@ -1,4 +1,4 @@
-"""The host module on its way to LLVM IR: what it declares, calls and launches, checked and corrected."""
+"""Check the lowered host module, and correct its LLVM IR."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WRAPPER, _MAIN = "_mlir_ciface_", "main"
 _VOID_MAIN = ir_pattern("void @main(")
 _VOID_MAIN_BODY = ir_line("define `head`void @main(`rest`\n`lines`}")
 _RETURN = ir_line("  ret void")
-# The size of so many elements, of which LLVM 20 and newer do not read the product.
+# The size of an array as a constant product, which LLVM 21 and newer do not parse.
 _PRODUCT = "mul (i64 ptrtoint (ptr getelementptr ("
 _ONE, _COUNT = ", ptr null, i32 1) to i64), i64 ", "ptrtoint (ptr getelementptr ("
 _DEBUG_SUFFIX = ir_pattern(", !dbg !`number``end`")
@@ -46,23 +46,23 @@ _FUNCTIONS = frozenset({"func.func", "llvm.func"})
 _MAIN_PARAMETERS = ("i32", "!llvm.ptr", "!llvm.ptr")
 _LONGEST = 64
 _UNRANKED = "memref<*x"
-# What an unranked memref is lowered to.
+# The lowered form of an unranked memref.
 _LOWERED_MEMREF = ["i64", "!llvm.ptr"]
 
 
 def check_host(text: str) -> None:
-    """Raise SourceError where the lowered host text holds what mlir-translate does not know."""
+    """Raise SourceError if the lowered host module contains an operation that mlir-translate does not support."""
     module = parse_module(text)
     check_lowered(module.operations, Locations(module.aliases), place="host code")
 
 
 def legalize_host_ir(text: str) -> str:
-    """Return the host's LLVM IR with launches that leave nothing behind.
+    """Correct the LLVM IR of the host module.
 
-    mlir-translate puts the argument arrays of a launch on the stack where the launch stands, which
-    overflows it in a loop: they are given back after each launch. Streams that the lowering makes
-    for a token and never destroys are destroyed behind their last use; work in them goes on. A `main`
-    without a result returns 0. Sizes are written as every release reads them.
+    mlir-translate allocates the argument array of a launch on the stack and never releases it, which
+    overflows the stack in a loop; therefore launches are enclosed in stacksave and stackrestore. A
+    stream that the lowering creates for a token and never destroys is destroyed after its last use;
+    its work continues. A `main` without a result returns 0. Sizes get a form that every release reads.
     """
     text = _with_exit_status(_SMALL_RESULT.sub(_extended, concealed(text)))
     text = _with_sizes(text)
@@ -85,7 +85,7 @@ def _fix_launches(text: str) -> str:
 
 
 def _extended(match: re.Match[str]) -> str:
-    """Extend a small result to a register if C calls the function: MLIR leaves that out."""
+    """Add zeroext or signext to a small result of a function that C calls, which MLIR omits."""
     name = name_of(match["name"])
     if name != _MAIN and not name.startswith(_WRAPPER):
         return match[0]
@@ -94,7 +94,7 @@ def _extended(match: re.Match[str]) -> str:
 
 
 def _with_exit_status(text: str) -> str:
-    """Return the module with a `main` that returns 0 in place of nothing."""
+    """Make a `main` without a result return 0."""
     body = _VOID_MAIN_BODY.search(text)
     if body is None:
         return text
@@ -103,7 +103,7 @@ def _with_exit_status(text: str) -> str:
 
 
 def _with_sizes(text: str) -> str:
-    """Return the module with sizes of N elements as the address of element N from null."""
+    """Rewrite the size of N elements as the address of element N from null."""
     first, *rest = text.split(_PRODUCT)
     made = [first]
     for part in rest:
@@ -166,7 +166,7 @@ def _restore_stack(body: list[str], counter: _Counter) -> list[str]:
 
 
 def _destroy_streams(body: list[str], counter: _Counter) -> list[str]:
-    """Destroy each stream that nothing destroys and that does not leave its block."""
+    """Destroy each stream that is never destroyed and does not escape from its block."""
     last_uses: dict[int, list[str]] = {}
     for index, line in enumerate(body):
         stream = _STREAM.match(line)
@@ -194,12 +194,12 @@ def _last_use(body: list[str], start: int, stream: str) -> int | None:
 
 
 def _uses(line: str, value: str) -> bool:
-    """Say whether a value is in a line; most lines do not even contain its text."""
+    """Return whether a line uses a value. The substring test is fast and excludes most lines."""
     return value in line and value in _VALUE.findall(line)
 
 
 def check_main(operations: Iterable[Operation], locations: Locations) -> None:
-    """Raise SourceError for a `main` that does not get what it takes, or whose result is lost."""
+    """Raise SourceError for a `main` with parameters or a result that the C runtime does not support."""
     for operation in operations:
         if operation.name not in _FUNCTIONS or operation.is_declaration:
             continue
@@ -223,7 +223,7 @@ def _is_status(kind: str) -> bool:
 
 
 class _Signature(Struct, frozen=True):
-    """What a function takes and gives, and how a program calls it without its type being wrong."""
+    """The parameter and result types of a library function, and a hint for calls with another type."""
 
     takes: list[str]
     gives: list[str] = []
@@ -235,7 +235,7 @@ class _Signature(Struct, frozen=True):
 
 @cache
 def _signatures() -> dict[str, _Signature]:
-    """Read the table."""
+    """Return the signatures of the library functions by name."""
     rows = load_table("mlir_offload.toolchain", "runner_libraries")["signatures"]
     return {
         name: _Signature(row.get("takes", []), row.get("gives", []), row.get("hint", ""))
@@ -245,9 +245,9 @@ def _signatures() -> dict[str, _Signature]:
 
 
 def find_other_types(host: Iterable[Operation], locations: Locations) -> Iterator[SourceWarning]:
-    """Yield a warning for each declaration that the library would be called wrongly by.
+    """Yield a warning for each declaration of a library function with a wrong type.
 
-    LLVM links functions by their name alone: the values would be in other registers.
+    Functions are linked by name only; with a wrong type, the values would be in other registers.
     """
     for operation in host:
         if operation.name not in _FUNCTIONS or not operation.is_declaration:
@@ -270,7 +270,7 @@ def _is_same(given: list[str], wanted: list[str]) -> bool:
 
 
 def _passed(kind: str) -> str:
-    """Return a type as it is passed: an unranked memref whatever its memory space, `index` as i64."""
+    """Return the type that is passed: an unranked memref without its memory space, i64 for `index`."""
     if kind.startswith(_UNRANKED):
         element = kind.removeprefix(_UNRANKED).partition(",")[0].removesuffix(">")
         return f"{_UNRANKED}{_passed(element)}>"

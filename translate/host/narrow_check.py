@@ -1,4 +1,4 @@
-"""Launches of kernels that compute indices with fewer bits than the host: what has to fit is checked."""
+"""Check at launches that the values of kernels with 32-bit indices fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LARGEST = 2**31 - 1
 
 
 def check_fits(rewriter: Rewriter, launch: Operation, kernel: str) -> None:
-    """Insert a check that sizes, indices and threads of a launch fit in 32 bits."""
+    """Insert an assertion that the sizes, indices and threads of a launch fit in 32 bits."""
     conditions = list(_conditions(rewriter, launch))
     if not conditions:
         return
@@ -45,7 +45,7 @@ def _conditions(rewriter: Rewriter, launch: Operation) -> Iterator[Value]:
 
 
 def _extent(rewriter: Rewriter, value: Value, descriptor: Descriptor) -> Value:
-    """Return a number that no index of an element reaches, from the sizes and strides of a memref."""
+    """Return an upper bound of the element indices, from the sizes and strides of a memref."""
     struct = rewriter.value(_CAST, (value,), descriptor.struct_type(WIDE))
     numbers = {
         place: _constant(rewriter, number)

@@ -1,4 +1,4 @@
-"""How MLIR becomes LLVM IR for each device kind, in one module each."""
+"""The lowering of MLIR to LLVM IR for each device kind, in one module each."""
 
 from mlir_offload.toolchain import load_on_use
 

@@ -1,4 +1,4 @@
-"""Lowering for the CPU: its code is made of what is lowered for an old NVIDIA GPU."""
+"""Lowering for the CPU, whose code is generated from the lowering for an old NVIDIA GPU."""
 
 from __future__ import annotations
 

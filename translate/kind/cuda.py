@@ -1,4 +1,4 @@
-"""Lowering for NVIDIA GPUs, and their device modules: from the IR that mlir-translate writes to relocatable device code."""
+"""Lowering for NVIDIA GPUs, and compilation of their LLVM IR to relocatable device code."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ _UNKNOWN = frozenset({"x86_fp80", "ppc_fp128"})
 _EMISSION_KIND = ir_line(
     "!`number:number` = distinct !DICompileUnit(`fields:some` emissionKind: `word`"
 )
-# The first that has the instruction `redux`.
+# The first architecture with the instruction `redux`.
 _REDUX_SM = 80
 # PTX ISA 9.0, 9.7.4.4 (fma of half precision): "fma.rn.bf16 requires sm_80 or higher".
 _BFLOAT_FMA_SM = 80
 
 
 class DeviceCodegen(Struct, frozen=True):
-    """How the code of one target is generated: architecture, PTX ISA (83 is 8.3), level, debug.
+    """Code generation options of one target: architecture, PTX ISA (83 is 8.3), optimization level, debug.
 
-    `libraries` are linked in as far as they are called, and made internal; `arguments` are those of
-    clang, `ptxas_arguments` those of ptxas.
+    The called functions of `libraries` are linked and made internal. `arguments` are passed to clang,
+    `ptxas_arguments` to ptxas.
     """
 
     arch: str
@@ -77,13 +77,13 @@ def nvptx_device_ir(
     keeps_functions: bool = False,
     flushes_subnormals: bool = False,
 ) -> str:
-    """Return a device module that the NVPTX back end of an LLVM release compiles as intended.
+    """Prepare a device module for the NVPTX back end of an LLVM release.
 
-    It gets triple and data layout; kernels are marked by their calling convention, which every
-    release reads; all else becomes internal, so that equal names in two modules never meet; and
-    dynamic shared memory becomes `.extern .shared`, sized by the launch. Debug information is cut
-    down to lines, as with nvcc's -lineinfo. With `keeps_functions` what is external stays so, for
-    files that call it.
+    This sets the triple, the data layout, and the calling convention of kernels, which every release
+    reads. Everything else becomes internal, so that equal names in two modules do not collide. With
+    `keeps_functions`, external functions stay external, for other files. Dynamic workgroup memory becomes
+    `.extern .shared`; the launch determines its size. Debug information is reduced to line tables, as
+    with nvcc's -lineinfo.
     """
     text = without_barrier_places(concealed(ll_text))
     if flushes_subnormals:
@@ -93,7 +93,7 @@ def nvptx_device_ir(
     copies = has_bulk_copies(ll_text)
     text = with_dynamic_shared(text, has_bulk_copies=copies)
     text = with_alignment(text, has_bulk_copies=copies)
-    # Any other kind makes `.target debug`, which ptxas refuses to optimise; lines are all there is.
+    # Any other kind emits `.target debug`, which ptxas does not optimize. There are only line tables anyway.
     text = _EMISSION_KIND.sub(
         r"!\g<number> = distinct !DICompileUnit(\g<fields> emissionKind: DebugDirectivesOnly", text
     )
@@ -104,7 +104,7 @@ def nvptx_device_ir(
 
 
 def _check_parameters(ll_text: str) -> None:
-    """Raise ParameterTypeError for a parameter whose type PTX does not have: the back end writes it all the same, or crashes."""
+    """Raise ParameterTypeError for a parameter type that PTX does not have; the back end emits it anyway, or crashes."""
     for kernel, types in kernel_signatures(ll_text).items():
         for kind in types:
             if kind in _UNKNOWN or (_INTEGER.fullmatch(kind) and kind not in _INTEGERS):
@@ -113,7 +113,7 @@ def _check_parameters(ll_text: str) -> None:
 
 
 def with_flushed_subnormals(ll_text: str) -> str:
-    """Return a device module whose code, libdevice's too, takes subnormal 32-bit numbers for zero."""
+    """Make a device module flush subnormal f32 numbers to zero, including the code of libdevice."""
     text = with_flushing_functions(ll_text)
     number = next_metadata_number(text)
     flag = f'!{number} = !{{i32 4, !"nvvm-reflect-ftz", i32 1}}'
@@ -121,10 +121,10 @@ def with_flushed_subnormals(ll_text: str) -> str:
 
 
 def with_file_times(ptx: str, seconds: int) -> str:
-    """Return PTX whose `.file` directives give time and size.
+    """Add a time and a size to the `.file` directives of PTX.
 
-    Where they do not, ptxas -lineinfo looks for the files, and what it finds goes into the code. A
-    size or time of 0 counts as not given (CUDA 13.0).
+    Otherwise ptxas -lineinfo reads the files, and its output depends on them. A size or time of 0 means
+    that it is missing (CUDA 13.0).
     """
     mark = f", {max(seconds, 1)}, 1"
     lines = ptx.split("\n")
@@ -140,7 +140,7 @@ def needs_libdevice(ll_text: str) -> bool:
 
 
 def links_library_into_ir(llvm_major: int) -> bool:
-    """Say whether clang of a release links libdevice into LLVM IR; else llvm-link has to before."""
+    """Return whether clang links libdevice into LLVM IR. Otherwise llvm-link must do it before."""
     since: int = _table()["links_library_into_ir"]["since"]
     return since <= llvm_major
 
@@ -148,7 +148,7 @@ def links_library_into_ir(llvm_major: int) -> bool:
 def library_link_command(
     llvm: LlvmToolchain, source: Path, output: Path, libraries: Sequence[Path]
 ) -> Command:
-    """Return the command that links in what a device module calls of libraries, and makes it internal."""
+    """Return the command that links the called functions of libraries, and makes them internal."""
     flags = ("--only-needed", "--internalize", "--suppress-warnings")
     files = map(str, (source, *libraries))
     return Command((str(llvm.tool("llvm-link")), *flags, *files, "-o", str(output)))
@@ -159,25 +159,26 @@ def nvptx_assembly_command(
 ) -> Command:
     """Return the command that compiles a device module to PTX.
 
-    `libdevice` is linked in as far as it is called, and made internal; pass None if it is not.
+    The called functions of `libdevice` are linked and made internal. Pass None if there are none.
     """
-    flags = (*_target_flags(codegen), "-S", *codegen_arguments(llvm.version.major))
+    flags = (*_target_flags(codegen), "-S", *codegen_arguments(Kind.CUDA, llvm.version.major))
     return _clang_command(llvm, flags, source, output, codegen, libdevice)
 
 
 def nvptx_bitcode_command(
     llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
 ) -> Command:
-    """Return the command that optimises a device module to bitcode, for code generation at link."""
-    flags = (*_target_flags(codegen), "-c", "-emit-llvm")
+    """Return the command that optimizes a device module to bitcode, for code generation at link time."""
+    passes = codegen_arguments(Kind.CUDA, llvm.version.major, is_bitcode=True)
+    flags = (*_target_flags(codegen), "-c", "-emit-llvm", *passes)
     return _clang_command(llvm, flags, source, output, codegen, libdevice)
 
 
 def nvptx_object_command(
     llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
 ) -> Command:
-    """Return the command that compiles a device module to a relocatable cubin, by the ptxas that clang finds."""
-    flags = (*_target_flags(codegen), "-c", *codegen_arguments(llvm.version.major))
+    """Return the command that compiles a device module to a relocatable cubin, with the ptxas that clang finds."""
+    flags = (*_target_flags(codegen), "-c", *codegen_arguments(Kind.CUDA, llvm.version.major))
     return _clang_command(llvm, flags, source, output, codegen, libdevice)
 
 
@@ -192,9 +193,9 @@ def cubin_command(
 ) -> Command:
     """Return the command that assembles PTX to a cubin, with the user's `-Xptxas`.
 
-    It is for a link, unless it `is_whole`: a driver loads it then.
+    The cubin is relocatable, for a device link. With `is_whole` it is a linked cubin.
 
-    Raises ToolchainError where the toolkit has no ptxas.
+    Raises ToolchainError if the toolkit has no ptxas.
     """
     if cuda.ptxas is None:
         msg = f"the CUDA toolkit in {cuda.root} has no ptxas"
@@ -219,8 +220,8 @@ def _target(llvm_major: int) -> tuple[str, str]:
 
 
 def _target_flags(codegen: DeviceCodegen) -> tuple[str, ...]:
-    # -nogpulib: the driver would link libdevice into all, and fail where it finds no CUDA.
-    # --cuda-feature: else the driver asks for the PTX ISA of the CUDA that it finds by itself.
+    # -nogpulib: otherwise clang links libdevice into every module, and fails if it finds no CUDA.
+    # --cuda-feature: otherwise clang selects the PTX ISA of the CUDA that it finds.
     feature = f"--cuda-feature=+ptx{codegen.ptx_isa}"
     return (f"-march={codegen.arch}", f"-O{codegen.opt_level}", "-nogpulib", feature)
 
@@ -233,7 +234,7 @@ def _clang_command(
     codegen: DeviceCodegen,
     libdevice: Path | None,
 ) -> Command:
-    # libdevice is the last: the libraries of the user may call it.
+    # libdevice is last, because libraries of the user may call it.
     libraries = (*codegen.libraries, *((libdevice,) if libdevice else ()))
     library = tuple(
         word for path in libraries for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(path))
@@ -248,7 +249,7 @@ def _clang_command(
 class _Cuda(KindLowering):
     name = Kind.CUDA
     target_dialect = "nvvm"
-    # The last one, since 23, keeps the messages of ptxas beside the code, which stays the same.
+    # collect-compiler-diagnostics (since 23) only stores the messages of ptxas with the object.
     target_flags = ("fast", "ftz", "collect-compiler-diagnostics")
     other_vendor = OtherVendor(
         ir_line("`define|declare` `some``mark:(``amdgpu_kernel |@llvm.amdgcn.``dotted?``)`"),
@@ -257,11 +258,11 @@ class _Cuda(KindLowering):
     )
 
     def has_bfloat_fma(self, arch: str, /) -> bool:
-        """Return whether the GPU has `fma.rn.bf16`; for others LLVM 19 and 22 make one of f32."""
+        """Return whether the GPU has `fma.rn.bf16`. For other GPUs LLVM 19 and 22 compute it in f32."""
         return sm_number(arch) >= _BFLOAT_FMA_SM
 
     def lowering(self, needs: Collection[str], arch: str, /) -> DeviceLowering:
-        """Return how a module is lowered: with `redux` where the GPU has it."""
+        """Return the lowering variant: with `redux` if the module and the GPU support it."""
         return DeviceLowering(redux="redux" in needs and sm_number(arch) >= _REDUX_SM)
 
 

@@ -1,4 +1,4 @@
-"""Lowering for AMD GPUs, and their device modules: from the IR that mlir-translate writes to relocatable device code."""
+"""Lowering for AMD GPUs, and compilation of their LLVM IR to relocatable device code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
 _LIBRARY_CALL = ir_pattern("@__`ocml|ockl|oclc`_`word`")
-# convert-gpu-to-rocdl lets blocks have 256 threads where the kernel does not say how many.
+# convert-gpu-to-rocdl limits blocks to 256 threads if the kernel has no block size.
 _DEFAULT_BLOCK = '"amdgpu-flat-work-group-size"="1,256"'
 _LARGEST_BLOCK = '"amdgpu-flat-work-group-size"="1,1024"'
 _STACK = "addrspace(5)"
@@ -50,9 +50,9 @@ _FLAGS = ir_line("!llvm.module.flags = !{`flags:members`}`end`")
 
 
 class AmdgpuCodegen(Struct, frozen=True):
-    """How the code of one target is generated: the target ID (`gfx90a:xnack-`), level, debug.
+    """Code generation options of one target: target ID (`gfx90a:xnack-`), optimization level, debug.
 
-    Of the libraries what is called is linked in, and made internal; `arguments` are those of clang.
+    The called functions of `libraries` are linked and made internal. `arguments` are passed to clang.
     """
 
     arch: str
@@ -71,12 +71,12 @@ def amdgpu_device_ir(
     keeps_functions: bool = False,
     flushes_subnormals: bool = False,
 ) -> str:
-    """Return a device module that the AMDGPU back end of an LLVM release compiles as intended.
+    """Prepare a device module for the AMDGPU back end of an LLVM release.
 
-    It gets triple, data layout and the version of its code object; what is on the stack lies where
-    the GPU has its stack; blocks may have as many threads as any GPU takes; kernels are marked by
-    their calling convention, and all else becomes internal, unless the module `keeps_functions` for
-    files that call them.
+    This sets the triple, the data layout, the code object version and the calling convention of
+    kernels, moves stack variables to the private address space, and raises the limit of threads per block
+    to that of all GPUs. Everything else becomes internal; with `keeps_functions`, external functions stay
+    external, for other files.
     """
     text = concealed(ll_text)
     if flushes_subnormals:
@@ -101,9 +101,9 @@ def amdgpu_image_command(
     output: Path,
     codegen: AmdgpuCodegen,
 ) -> Command:
-    """Return the command that compiles a device module: to bitcode, or to a relocatable object.
+    """Return the command that compiles a device module to bitcode or to a relocatable object.
 
-    The ending of the output says which.
+    The extension of the output determines the format.
     """
     linked = tuple(
         word
@@ -112,7 +112,8 @@ def amdgpu_image_command(
     )
     head = (str(llvm.tool("clang")), f"--target={AMDGPU_TRIPLE}", "-x", "ir", "-c")
     is_bitcode = output.suffix == ".bc"
-    form = ("-emit-llvm",) if is_bitcode else codegen_arguments(llvm.version.major)
+    passes = codegen_arguments(Kind.HIP, llvm.version.major, is_bitcode=is_bitcode)
+    form = ("-emit-llvm", *passes) if is_bitcode else passes
     debug = ("-g",) if codegen.debug else ()
     flags = (f"-mcpu={codegen.arch}", f"-O{codegen.opt_level}", "-nogpulib", "-Wno-override-module")
     arguments = (*debug, *linked, *codegen.arguments)
@@ -131,7 +132,7 @@ def _on_the_stack(match: re.Match[str]) -> str:
 
 
 def _with_compiler(text: str, llvm_major: int) -> str:
-    """Name the compiler in the module: else an object names only those of the libraries linked to it."""
+    """Add the compiler to the module. Otherwise the object contains only those of the linked libraries."""
     if _COMPILERS in text:
         return text
     number = next_metadata_number(text)
@@ -142,7 +143,7 @@ def _with_module_flag(text: str, name: str, value: int) -> str:
     flag = ir_line(f'!`number` = !{{i32 `number`, !"{name}", i32 `value:number`')
     given = flag.search(text)
     if given is not None:
-        # Bitcode of a gpu.binary has it already.
+        # Bitcode of a gpu.binary already has the flag.
         return f"{text[: given.start('value')]}{value}{text[given.end() :]}"
     number = next_metadata_number(text)
     node = f'!{number} = !{{i32 1, !"{name}", i32 {value}}}\n'
@@ -172,15 +173,15 @@ class _Hip(KindLowering):
     )
 
     def form(self, arch: str, /) -> DeviceForm:
-        """Return the form for the wavefronts of the GPU."""
+        """Return the form with the wavefront size of the GPU."""
         return DeviceForm(ROCDL, wavefront_size(arch))
 
     def has_bfloat_fma(self, _arch: str, /) -> bool:
-        """Return that LLVM 19 and 22 make one of f32, for gfx950 too."""
+        """Return False: LLVM 19 and 22 compute it in f32, even for gfx950."""
         return False
 
     def lowering(self, _needs: Collection[str], arch: str, /) -> DeviceLowering:
-        """Return how a module is lowered for the chip."""
+        """Return the lowering variant for the chip."""
         return DeviceLowering(chip=lowering_chip(arch))
 
 

@@ -1,4 +1,4 @@
-"""Lowering for devices that take SPIR-V."""
+"""Lowering for devices that accept SPIR-V."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Spirv(KindLowering):
     name = Kind.SYCL
 
     def called_operations(self) -> frozenset[str]:
-        """Return the operations that are calls of OpenCL's functions."""
+        """Return the operations that are translated to calls of OpenCL functions."""
         return spirv_operations()
 
     def form(self, _arch: str, /) -> DeviceForm:
@@ -26,7 +26,7 @@ class _Spirv(KindLowering):
         return SPIRV_FORM
 
     def lowering(self, _needs: Collection[str], _arch: str, /) -> DeviceLowering:
-        """Return how a module is lowered."""
+        """Return the lowering variant for SPIR-V."""
         return DeviceLowering(spirv=True)
 
 

@@ -1,4 +1,4 @@
-"""Device operations that upstream passes lower wrongly or not at all: legalized, or rejected."""
+"""Legalize, or reject, device operations that upstream passes lower wrongly or not at all."""
 
 from mlir_offload.toolchain import load_on_use
 

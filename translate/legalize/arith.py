@@ -1,4 +1,4 @@
-"""Operations of the arith and scf dialects, each made in one call."""
+"""Create operations of the arith and scf dialects."""
 
 from __future__ import annotations
 
@@ -7,53 +7,53 @@ from collections.abc import Callable, Sequence
 from mlir_offload.translate.mlir.operation import Region, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
 
-# The numbers of arith's predicates.
+# arith::CmpIPredicate.
 _PREDICATES = {"eq": 0, "ne": 1, "slt": 2, "ult": 6, "uge": 9}
 
 
 def constant(rewriter: Rewriter, number: float | str, kind: str) -> Value:
-    """Make a constant of a type of numbers, or of vectors of them."""
+    """Create a constant of a number type, or of a vector type (splat)."""
     return rewriter.value("arith.constant", (), kind, {"value": f"{number} : {kind}"})
 
 
 def i32(rewriter: Rewriter, number: int) -> Value:
-    """Make a constant of type i32."""
+    """Create a constant of type i32."""
     return constant(rewriter, number, "i32")
 
 
 def boolean(rewriter: Rewriter, *, is_true: bool) -> Value:
-    """Make a constant of type i1."""
+    """Create a constant of type i1."""
     return rewriter.value("arith.constant", (), "i1", {"value": str(is_true).lower()})
 
 
 def binary(rewriter: Rewriter, operation: str, left: Value, right: Value) -> Value:
-    """Make an operation on two values of a type."""
+    """Create a binary operation on values of one type."""
     return rewriter.value(f"arith.{operation}", (left, right), left.type)
 
 
 def compare(rewriter: Rewriter, predicate: str, left: Value, right: Value) -> Value:
-    """Make a comparison of two integers."""
+    """Create an integer comparison."""
     properties = {"predicate": f"{_PREDICATES[predicate]} : i64"}
     return rewriter.value("arith.cmpi", (left, right), "i1", properties)
 
 
 def convert(rewriter: Rewriter, operation: str, value: Value, kind: str) -> Value:
-    """Make a conversion to a type."""
+    """Create a conversion to a type."""
     return rewriter.value(f"arith.{operation}", (value,), kind)
 
 
 def select(rewriter: Rewriter, condition: Value, chosen: Value, other: Value) -> Value:
-    """Make a choice of two values."""
+    """Create a select."""
     return rewriter.value("arith.select", (condition, chosen, other), chosen.type)
 
 
 def negated(rewriter: Rewriter, condition: Value) -> Value:
-    """Make a condition that holds where the other one does not."""
+    """Create the negation of a condition."""
     return binary(rewriter, "xori", condition, boolean(rewriter, is_true=True))
 
 
 def when(rewriter: Rewriter, condition: Value, body: Callable[[], object]) -> None:
-    """Make an `if` without a value."""
+    """Create an scf.if without results."""
     with rewriter.region() as region:
         body()
         rewriter.create("scf.yield")
@@ -65,7 +65,7 @@ def either(
     condition: Value,
     ways: tuple[Callable[[], Sequence[Value]], Callable[[], Sequence[Value]]],
 ) -> tuple[Value, ...]:
-    """Make an `if` with values, made in either way."""
+    """Create an scf.if with results; `ways` create its two branches."""
     regions, kinds = [], []
     for way in ways:
         with rewriter.region() as region:

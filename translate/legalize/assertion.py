@@ -1,4 +1,4 @@
-"""Assertions, for devices with and without a function that a failed one calls."""
+"""Legalize assertions, for devices with and without `__assertfail`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.syntax import quoted
 
 FAILURE_MARK = "mo.assertion_failed"
-"""The function that device code for SPIR-V calls after a failed assertion; its translation removes it."""
+"""The function that marks a failed assertion in device code for SPIR-V; translate/spirv replaces it."""
 
 _NARROW = {"i1": "extui", "i8": "extsi", "i16": "extsi"}
 _ASSERTFAIL = "__assertfail"
@@ -16,9 +16,9 @@ _ASSERTFAIL_TYPES = f"{POINTER}, {POINTER}, i32, {POINTER}, i64"
 
 
 def printed_assertion(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Print the message where the condition is false: there is no `__assertfail`.
+    """Print the message if the condition is false, for targets without `__assertfail`.
 
-    AMD GPUs stop then; SPIR-V has no instruction that does.
+    AMD GPUs then execute a trap; SPIR-V does not have one.
     """
 
     def fail() -> None:
@@ -34,7 +34,7 @@ def printed_assertion(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def called_assertion(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Call `__assertfail` where the condition is false, as later releases lower the operation."""
+    """Call `__assertfail` if the condition is false, like the lowering of later releases."""
 
     def fail() -> None:
         file, line = rewriter.file_and_line()
@@ -62,7 +62,7 @@ def _constant(rewriter: DeviceRewriter, value: int, kind: str) -> Value:
 
 
 def _print(rewriter: DeviceRewriter, message: str) -> None:
-    """Print what CUDA prints of a failed assertion."""
+    """Print the message of a failed assertion in CUDA's format."""
     file, line = rewriter.file_and_line()
     ids = (*rewriter.dimensions("block_id"), *rewriter.dimensions("thread_id"))
     values = [_printed(rewriter, value) for value in ids]
@@ -74,7 +74,7 @@ def _print(rewriter: DeviceRewriter, message: str) -> None:
 
 
 def printf(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Widen integers to the 32 bits that printf takes for them at least, as C does, and index to 64."""
+    """Widen integers narrower than 32 bits to 32, as C's default promotions do, and index to 64."""
     operation.operands = [_printed(rewriter, value) for value in operation.operands]
     rewriter.insert(operation)
 

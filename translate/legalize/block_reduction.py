@@ -1,4 +1,4 @@
-"""Reductions over the block: over each subgroup, and then over what the subgroups have."""
+"""Legalize reductions over a block: reduce over each subgroup, then over the results of the subgroups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mlir_offload.translate.mlir.operation import Operation, Value
 
 _UNSIGNED = frozenset({"minui", "maxui"})
 _LARGEST_BLOCK = 1024
-# Reading some is faster than exchanging them.
+# Reading a few parts from memory is faster than more shuffles.
 _PARTS_OF_LANE = 4
 _WORKGROUP = 3
 _MEMORY = "__mo_all_reduce"
@@ -29,9 +29,9 @@ _POINTER = f"!llvm.ptr<{_WORKGROUP}>"
 
 
 def all_reduce(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Reduce narrow numbers in wider ones: exact for integers, rounded once for halves.
+    """Reduce narrow types in wider ones: integers exactly, f16 and bf16 with one rounding.
 
-    A region of the program works on numbers of its own type.
+    A region of the program is applied to its own type.
     """
     (value,) = operation.operands
     kind = value.type
@@ -53,9 +53,10 @@ def all_reduce(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def _block_reduced(rewriter: DeviceRewriter, value: Value, combination: Combination) -> Value:
-    """Reduce over each subgroup, then let the first subgroup reduce what the others left in memory.
+    """Reduce over each subgroup; the first subgroup then reduces the parts in workgroup memory.
 
-    One thread writes the result, behind these: nobody waits for its readers where it runs again.
+    One thread writes the result to an element after the parts, so that a second execution does not have
+    to wait for the readers of the first.
     """
     if rewriter.form.numbers_subgroups_freely and rewriter.ragged_threads:
         return _reduced_in_memory(rewriter, value, combination)
@@ -63,7 +64,7 @@ def _block_reduced(rewriter: DeviceRewriter, value: Value, combination: Combinat
     most = _LARGEST_BLOCK // size
     block = place_in_block(rewriter)
     width, zero = i32(rewriter, size), i32(rewriter, 0)
-    # Lanes without a part read, too.
+    # Lanes without a part also read.
     behind = size + most - most // _PARTS_OF_LANE
     memory = _WorkgroupMemory(rewriter, combination.kind, behind + 1)
     part = combined_lanes(rewriter, value, combination, Lanes(size), block.existing)
@@ -90,9 +91,9 @@ def _block_reduced(rewriter: DeviceRewriter, value: Value, combination: Combinat
 
 
 def _reduced_in_memory(rewriter: DeviceRewriter, value: Value, combination: Combination) -> Value:
-    """Reduce without subgroups: each step combines two halves of what is left in memory.
+    """Reduce without subgroups: each step combines the two halves of the remaining values in memory.
 
-    The last step leaves the result behind all of it, as in the other way.
+    The last step writes the result to the last element, as in `_block_reduced`.
     """
     threads = rewriter.ragged_threads
     memory = _WorkgroupMemory(rewriter, combination.kind, _LARGEST_BLOCK + 1, f"{_MEMORY}_threads")
@@ -119,9 +120,9 @@ def _reduced_in_memory(rewriter: DeviceRewriter, value: Value, combination: Comb
 def _own_parts(
     memory: _WorkgroupMemory, combination: Combination, parts: Existing, stride: Value
 ) -> Value:
-    """Combine every `stride`-th part from the lane's number on; lanes without one return any number.
+    """Combine every `stride`-th part, starting at the lane's index. Lanes without parts return any value.
 
-    The lanes read what lies side by side.
+    Neighbouring lanes read neighbouring elements.
     """
     rewriter = memory.rewriter
     number = parts.lane
@@ -139,7 +140,7 @@ def _rounded_up_quotient(rewriter: DeviceRewriter, value: Value, divisor: int) -
 
 
 class _WorkgroupMemory(Struct, frozen=True):
-    """Numbers of a type in workgroup memory, the same for all reductions of a module."""
+    """An array in workgroup memory that all reductions of a type in a module share."""
 
     rewriter: DeviceRewriter
     kind: str
@@ -147,13 +148,13 @@ class _WorkgroupMemory(Struct, frozen=True):
     prefix: str = _MEMORY
 
     def store(self, value: Value, number: Value) -> None:
-        """Store a value as the one of a number."""
+        """Store a value to an element."""
         bits = carried(self.rewriter, value)
         element = self._element(number)
         self.rewriter.custom(f"llvm.store {bits.name}, {element.name} : {bits.type}, {_POINTER}")
 
     def load(self, number: Value) -> Value:
-        """Load the value of a number."""
+        """Load an element."""
         carrier, element = carrier_of(self.kind), self._element(number)
         bits = self.rewriter.custom(f"llvm.load {element.name} : {_POINTER} -> {carrier}", carrier)
         return restored(self.rewriter, bits, self.kind)

@@ -1,4 +1,4 @@
-"""A `gpu.module` of a program: its limits, its forms, and its operations that upstream passes do not lower, rewritten."""
+"""Legalize a `gpu.module`: check its limits, and rewrite operations that upstream passes do not lower."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ _KERNEL_ATTRIBUTES = {"kernel": Attribute(""), "workgroup_attributions": Attribu
 _FUNCTION, _RETURN = "func.func", "func.return"
 _LOWERED_FUNCTION = "llvm.func"
 _USED = frozenset({"llvm.used", "llvm.compiler.used"})
-# gpu.known_block_size and gpu.known_grid_size: what gpu.func has as attributes of its own.
+# gpu.known_block_size and gpu.known_grid_size, which are inherent attributes of gpu.func.
 _KNOWN = "gpu.known_"
 _ALL_REDUCE = "gpu.all_reduce"
-# Equal for all threads of a block; with them, what is computed of such values alone.
+# Operations with equal results in all threads of a block, if their operands are equal.
 _EQUAL = frozenset(
     {
         *("gpu.block_id", "gpu.block_dim", "gpu.grid_dim", "gpu.subgroup_size"),
@@ -74,11 +74,11 @@ _COMPUTED = frozenset({"affine.apply", "affine.min", "affine.max"})
 _NVGPU = "nvgpu"
 _BARRIERS = "!nvgpu.mbarrier.group"
 _ACCUMULATOR = "!nvgpu.warpgroup.accumulator"
-# A warpgroup multiplies 64 rows at a time. Each of its threads has its part of their elements in registers of 32 bits.
+# A warpgroup multiplies 64 rows at a time. Each of its threads holds a part of the elements in 32-bit registers.
 _ROWS = 64
 _THREADS = 128
 _REGISTER = 32
-# What convert-nvgpu-to-nvvm makes of values of these types. It leaves parameters and arguments of such types.
+# The types to which convert-nvgpu-to-nvvm converts. It does not convert parameters and arguments of these types.
 _LOWERED = {
     "!nvgpu.tensormap.descriptor": "!llvm.ptr",
     "!nvgpu.mbarrier.token": "i64",
@@ -86,8 +86,8 @@ _LOWERED = {
     "!nvgpu.device.async.token": "i32",
 }
 _PACKAGE = "mlir_offload.translate.legalize"
-# Which pattern of which module rewrites an operation. Most kernels have none of them: then no
-# pattern is loaded.
+# The module and the function of the pattern for each operation. Modules are loaded on demand, because most
+# kernels have none of these operations.
 _PATTERNS = {
     "arith.extf": "float8.extended",
     "arith.truncf": "float8.truncated",
@@ -101,14 +101,14 @@ _PATTERNS = {
     "gpu.subgroup_reduce": "reduction.subgroup_reduce",
     "gpu.subgroup_size": "identifier.subgroup_size",
     "gpu.warp_execute_on_lane_0": "warp_execute.execute_on_lane_zero",
-    # As LLVM 19 has it.
+    # The name in LLVM 19.
     "vector.warp_execute_on_lane_0": "warp_execute.execute_on_lane_zero",
     "math.ipowi": "math.integer_power",
     "math.isnormal": "math.is_normal",
     "vector.load": "vector.load",
     "vector.store": "vector.store",
 }
-# convert-gpu-to-nvvm and convert-gpu-to-rocdl reject them, and lower the same of the math dialect.
+# convert-gpu-to-nvvm and convert-gpu-to-rocdl reject these, but lower their equivalents in the math dialect.
 _LLVM_MATH = ("copysign", "cos", "exp", "exp2", "fabs", "ceil", "floor", "log", "log10", "log2", "pow", "round", "roundeven", "sin", "sqrt")  # fmt: skip
 _PATTERNS |= dict.fromkeys(
     ("llvm.frem", *(f"llvm.intr.{name}" for name in _LLVM_MATH)), "math.of_llvm"
@@ -120,23 +120,23 @@ _NOT_AMDGPU = {
     "math.fma": "math.fused",
 }
 _REDUCTION = "gpu.subgroup_reduce"
-# A fault of the back ends of some targets: they round a product and sum of bf16 twice.
+# A pseudo bug: the back ends of some targets round a fused product and sum of bf16 twice.
 _SHORT_FMA = "bfloat_fma"
-# There is one before the lowering only if a pipeline of the user has lowered a structure.
+# Present before the lowering only if a pipeline of the user has lowered a structure.
 _EXTRACTION = "llvm.extractvalue"
-_MATH, _BFLOAT = "math.", "bf16"
+_MATH, _FMA, _BFLOAT = "math.", "math.fma", "bf16"
 _DIVISIONS = frozenset(f"arith.{name}" for name in ("ceildivsi", "ceildivui", "floordivsi"))
-# What a module needs for the words that are in its lines.
+# The needs of a module that are identified by words in its text.
 _NEEDLES = {"bf16": "bf16", "nvgpu": "nvgpu.", "matrix": "!gpu.mma_matrix<"}
 
 _NVVM, _ROCDL = "nvvm.kernel", "rocdl.kernel"
 
 
 def use_gpu_functions(module: Operation) -> None:
-    """Make each kernel of the func dialect a gpu.func: no pass lowers another function to a kernel.
+    """Convert each kernel of the func dialect to a gpu.func, the only function that passes lower to a kernel.
 
-    Releases spell the mark of a kernel in different ways. They read an operation without properties
-    alike, and take of its attributes what they have as properties.
+    The spelling of the kernel marker depends on the release. All releases read an operation without
+    properties, and convert those attributes to properties that they define as such.
     """
     for function in module.operations:
         if function.name != _FUNCTION or function.is_declaration or not is_kernel(function):
@@ -155,10 +155,10 @@ def use_gpu_functions(module: Operation) -> None:
 
 
 def use_documented_forms(module: Operation) -> None:
-    """Bring a `gpu.module` to the forms that have a lowering."""
+    """Rewrite a `gpu.module` to forms that have a lowering."""
     module.edit_text(lambda text: with_memref_space(text, _PRIVATE_NUMBERS, _PRIVATE))
     _lower_nvgpu_types(module)
-    # The image keeps what kernels use, and what the host has entries for.
+    # Not needed: the image keeps everything that kernels use and that has an offload entry.
     module.operations[:] = [one for one in module.operations if one.symbol not in _USED]
     for function in module.operations:
         if function.name == _LOWERED_FUNCTION:
@@ -169,13 +169,13 @@ def use_documented_forms(module: Operation) -> None:
 
 
 def use_default_space(operation: Operation) -> None:
-    """Bring an operation of the host to memory as any other, which global memory of a device is."""
+    """Use the default memory space for global memory in a host operation."""
     operation.edit_text(lambda text: with_memref_space(text, _GLOBAL_NUMBERS, ""))
     _lower_nvgpu_types(operation)
 
 
 def _lower_nvgpu_types(operation: Operation) -> None:
-    """Let parameters and arguments have the types that the operations on them have been lowered to."""
+    """Convert the nvgpu types of parameters and arguments, if the operations on them are already lowered."""
     if not any(inner.name.startswith(f"{_NVGPU}.") for inner in operation.walk_inside()):
         operation.edit_text(lambda text: with_dialect_types(text, _NVGPU, _lowered_type))
 
@@ -190,7 +190,7 @@ def _lowered_type(kind: Attribute) -> str:
 
 
 def _lowered_accumulator(fragmented: str) -> str:
-    """Return what a thread has of the sums of a warpgroup; nothing for a shape that MLIR does not lower."""
+    """Return the lowered type of a warpgroup accumulator, an empty string for a shape that MLIR does not lower."""
     shape = parse_shaped(fragmented, "vector")
     width = shape and (integer_width(shape.element) or float_width(shape.element))
     if not (shape and width) or None in shape.sizes:
@@ -202,10 +202,10 @@ def _lowered_accumulator(fragmented: str) -> str:
 
 
 def _mark_reductions(block: Block, arguments: Iterable[str], equal: set[str]) -> None:
-    """Mark each gpu.all_reduce that every thread of the block reaches because no branch is before it.
+    """Mark each gpu.all_reduce that all threads of the block reach as uniform.
 
-    It is in the entry block of a kernel, or in loops of it whose bounds are equal for all threads.
-    `equal` are values that all threads have alike, as the `arguments` of the block.
+    These are in the entry block of a kernel, or in its loops with bounds that are equal for all threads.
+    `equal` are the values that are equal in all threads, including the `arguments` of the block.
     """
     equal.update(arguments)
     for operation in block.operations:
@@ -217,7 +217,7 @@ def _mark_reductions(block: Block, arguments: Iterable[str], equal: set[str]) ->
             operation.signature.properties = {"uniform": Attribute(""), **operation.properties}
         if operation.name == "scf.for" and equal.issuperset(operation.operand_names[:3]):
             body = operation.regions[0].blocks[0]
-            # All threads count the same rounds of a loop.
+            # All threads execute the same iterations.
             _mark_reductions(body, (argument.name for argument in body.arguments[:1]), equal)
 
 
@@ -234,10 +234,10 @@ def expand_device_operations(
     faults: frozenset[str],
     form: DeviceForm = NVVM_FORM,
 ) -> None:
-    """Rewrite the operations of a `gpu.module` that have no lowering in a form.
+    """Rewrite the operations of a `gpu.module` that have no lowering for a form.
 
-    Subgroups are numbered along x, then y, then z, as PTX numbers them. For NVIDIA `cf.assert` is
-    expanded where the release lowers it wrongly (`assert_outside_module`).
+    Subgroups are numbered along x, then y, then z, as in PTX. For NVIDIA GPUs, `cf.assert` is expanded
+    if the release lowers it wrongly (`assert_outside_module`).
     """
     patterns = patterns_for(form, faults)
     found = [one for one in module.walk_inside() if _rewritten_by(one, patterns, form)]
@@ -260,7 +260,7 @@ def expand_device_operations(
 
 
 def patterns_for(form: DeviceForm, faults: frozenset[str]) -> dict[str, str]:
-    """Return the patterns for a form, by the names of operations."""
+    """Return the patterns for a form, by operation name."""
     if form.is_amdgpu:
         found = {**_PATTERNS, "math.isinf": "math.is_infinite"}
     else:
@@ -277,9 +277,12 @@ def patterns_for(form: DeviceForm, faults: frozenset[str]) -> dict[str, str]:
 
 
 def _rewritten_by(operation: Operation, patterns: Mapping[str, str], form: DeviceForm) -> str:
-    """Return the pattern for an operation; none is empty."""
-    if form.name == SPIRV_FORM.name and _is_on_bfloat(operation):
-        return "math.widened_bfloat"
+    """Return the name of the pattern for an operation, an empty string for none."""
+    if form.name == SPIRV_FORM.name:
+        if operation.name == _FMA and _BFLOAT in operation.head:
+            return "math.fused_in_single"
+        if _is_on_bfloat(operation):
+            return "math.widened_bfloat"
     return patterns.get(operation.name, "")
 
 
@@ -290,15 +293,15 @@ def _is_on_bfloat(operation: Operation) -> bool:
 
 @cache
 def load_member(name: str) -> Any:
-    """Return what a module of this package defines."""
+    """Load a member of a module in this package: `module.member`."""
     module, _, member = name.partition(".")
     return getattr(import_module(f"{_PACKAGE}.{module}"), member)
 
 
 def mark_lowered_kernels(module: Operation, form: DeviceForm) -> None:
-    """Give each kernel of a `gpu.module` the mark that its back end knows.
+    """Add the kernel marker of the target dialect to each kernel of a `gpu.module`.
 
-    `gpu.kernel` alone is what gpu.launch_func asks for; mlir-translate makes a plain function of it.
+    gpu.launch_func requires only `gpu.kernel`, but mlir-translate emits a plain function for it.
     """
     mark, other = (_ROCDL, _NVVM) if form.is_amdgpu else (_NVVM, _ROCDL)
     for operation in module.operations:
@@ -311,13 +314,13 @@ def mark_lowered_kernels(module: Operation, form: DeviceForm) -> None:
 
 
 def limits_of(targets: Iterable[Target]) -> tuple[WorkgroupLimit, ...]:
-    """Return the limits of workgroup memory that are known of the targets."""
+    """Return the known workgroup memory limits of the targets."""
     found = (find_workgroup_limit(target.arch) for target in targets)
     return tuple(limit for limit in found if limit is not None)
 
 
 class DeviceRules(Struct, frozen=True):
-    """What holds for every device module of a program."""
+    """The parameters that are common to all device modules of a program."""
 
     module: Module
     locations: Locations
@@ -328,7 +331,7 @@ class DeviceRules(Struct, frozen=True):
     kernels: KernelForms
 
     def check(self, operation: Operation, limits: Sequence[WorkgroupLimit]) -> None:
-        """Raise SourceError for what no device takes, or not the way it is written."""
+        """Raise SourceError for code that the devices do not support, or that exceeds their limits."""
         check_device_functions(operation, self.locations)
         check_launch_bounds(operation, self.locations, self.faults)
         check_workgroup_memory(operation, limits, self.locations)
@@ -337,7 +340,7 @@ class DeviceRules(Struct, frozen=True):
             check_operations(operation, "device", self.locations, dialect=dialect)
 
     def expanded(self, operation: Operation, form: DeviceForm) -> Operation:
-        """Return a module in one of the forms."""
+        """Return the module rewritten for a form."""
         made = operation.clone() if len(self.forms) > 1 else operation
         mark_lowered_kernels(made, form)
         faults = self.faults if fuse_bfloat(self.targets, form) else self.faults | {_SHORT_FMA}
@@ -351,9 +354,9 @@ def device_module(
     leaves: frozenset[Kind],
     rules: DeviceRules,
 ) -> GpuModule:
-    """Rewrite a `gpu.module` for its lowering, and return it in the forms of the rules.
+    """Rewrite a `gpu.module` for its lowering, and return it in all forms of the rules.
 
-    Raises SourceError for code that exceeds a limit, and for code that the lowering would get wrong.
+    Raises SourceError for code that exceeds a limit, and for code that would be lowered wrongly.
     """
     name = operation.symbol
     own = {kernel: rules.symbols[name, kernel] for kernel in kernel_names(operation)}
@@ -383,7 +386,7 @@ def device_module(
 
 
 def _is_fast(module: str, attached: Iterable[TargetAttribute], location: str) -> bool:
-    """Say whether what is attached asks for fast math, which holds for a module's whole text."""
+    """Return whether the target attributes request fast math, which applies to the whole module."""
     fast = {"fast" in target.flags for target in attached}
     if len(fast) > 1:
         msg = f"gpu.module @{module} is fast for some of its targets only"
@@ -397,7 +400,7 @@ def _needs(module: Operation) -> frozenset[str]:
     needs = {"division"} if names & _DIVISIONS else set()
     text = "\n".join(module.lines())
     needs.update(name for name, words in _NEEDLES.items() if words in text)
-    # The others were expanded.
+    # Other reductions were expanded.
     if "gpu.subgroup_reduce" in names:
         needs |= {"subgroup_reduce", "redux"}
     return frozenset(needs)

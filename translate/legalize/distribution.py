@@ -1,4 +1,4 @@
-"""Vectors of a subgroup's group of lanes: each lane holds a part, or the first lane holds all."""
+"""Vectors that are distributed over a group of lanes, or held by its first lane."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlir_offload.translate.mlir.syntax import parse_shaped
 
 
 class Group(Struct, frozen=True):
-    """The lanes that work together: how many, the first of them, and this one's place among them."""
+    """A group of lanes: its size, its first lane, and the index of the current lane in it."""
 
     size: int
     first: Value
@@ -23,7 +23,7 @@ class Group(Struct, frozen=True):
 
 
 def vector_type(kind: str) -> tuple[int, str] | None:
-    """Return the size and the element type of a vector of one known dimension."""
+    """Return the size and the element type of a one-dimensional vector, None for other types."""
     vector = parse_shaped(kind, "vector")
     if vector is None or len(vector.sizes) != 1 or vector.sizes[0] is None:
         return None
@@ -31,7 +31,7 @@ def vector_type(kind: str) -> tuple[int, str] | None:
 
 
 def is_distributed(part: str, whole: str, size: int) -> bool:
-    """Say whether a vector consists of as many parts of a type as there are lanes."""
+    """Return whether a vector type consists of one part of another type per lane."""
     parts, wholes = vector_type(part), vector_type(whole)
     if parts is None or wholes is None or parts[1] != wholes[1] or not carrier_of(parts[1]):
         return False
@@ -39,13 +39,13 @@ def is_distributed(part: str, whole: str, size: int) -> bool:
 
 
 def is_shared(kind: str) -> bool:
-    """Say whether a value of a type can be given to every lane."""
+    """Return whether values of a type can be exchanged between lanes."""
     vector = vector_type(kind)
     return bool(carrier_of(vector[1] if vector else kind))
 
 
 def make_group(rewriter: DeviceRewriter, size: int) -> Group:
-    """Make what tells a lane its group."""
+    """Create the values that describe the group of the current lane."""
     lane = lane_id(rewriter)
     first = binary(rewriter, "andi", lane, i32(rewriter, -size))
     inside = binary(rewriter, "subi", lane, first)
@@ -53,7 +53,7 @@ def make_group(rewriter: DeviceRewriter, size: int) -> Group:
 
 
 def gather(rewriter: DeviceRewriter, group: Group, value: Value) -> list[Value]:
-    """Give every lane the elements of the parts of all lanes, in the order of the lanes."""
+    """Return in every lane the elements of the parts of all lanes, in the order of the lanes."""
     own = list(elements(rewriter, value))
     found: list[Value] = []
     for number in range(group.size):
@@ -63,14 +63,14 @@ def gather(rewriter: DeviceRewriter, group: Group, value: Value) -> list[Value]:
 
 
 def share(rewriter: DeviceRewriter, group: Group, values: Sequence[Value]) -> list[Value]:
-    """Give every lane the elements that the first one has."""
+    """Broadcast elements from the first lane to all lanes."""
     return _shuffled(rewriter, Shuffle("idx", group.first, group.width), values)
 
 
 def scatter(
     rewriter: DeviceRewriter, group: Group, values: Sequence[Value], part: str
 ) -> list[Value]:
-    """Give every lane its own part of the elements that the first one has."""
+    """Distribute the elements of the first lane: each lane gets its own part."""
     shared = share(rewriter, group, values)
     count = len(element_types(part))
     chosen = shared[:count]
@@ -83,13 +83,13 @@ def scatter(
 
 
 def element_types(kind: str) -> list[str]:
-    """Return the types of the elements of a vector; a number is its own element."""
+    """Return the types of the elements of a vector. A scalar is its own element."""
     vector = vector_type(kind)
     return [vector[1]] * vector[0] if vector else [kind]
 
 
 def elements(rewriter: DeviceRewriter, value: Value) -> Iterator[Value]:
-    """Make the elements of a vector, each when it is asked for; a number is its own element."""
+    """Yield the elements of a vector, created on demand. A scalar is its own element."""
     if vector_type(value.type) is None:
         yield value
         return
@@ -99,7 +99,7 @@ def elements(rewriter: DeviceRewriter, value: Value) -> Iterator[Value]:
 
 
 def joined(rewriter: DeviceRewriter, values: Sequence[Value], kind: str) -> Value:
-    """Make a vector of its elements; a number is its own element."""
+    """Create a vector from its elements. A scalar is its own element."""
     if vector_type(kind) is None:
         return values[0]
     return rewriter.value("vector.from_elements", values, kind)

@@ -1,7 +1,7 @@
-"""Conversions of 8-bit floats, for which no stock pass has a lowering for GPUs, on integers.
+"""Expand conversions of 8-bit floats to integer operations; no upstream pass lowers them for GPUs.
 
-Formats: "8-bit Floating Point Formats" of the Open Compute Project, and llvm/ADT/APFloat.h for the others. Numbers
-are rounded to the nearest, ties to even; what is too large becomes infinity, or NaN if the format has none.
+Formats: "8-bit Floating Point Formats" of the Open Compute Project, and llvm/ADT/APFloat.h for the others. Values
+are rounded to nearest, ties to even. Overflow becomes infinity, or NaN if the format has no infinity.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from mlir_offload.translate.mlir.syntax import parse_shaped
 
 
 class _Format(Struct, frozen=True):
-    """Bits of the mantissa, the bias, the largest finite number, and what overflows and NaN become.
+    """A format: bits of the mantissa, bias, and the encodings of the largest finite number, overflow and NaN.
 
-    In a format without negative zero the bits of that are NaN.
+    In a format without negative zero, its encoding is NaN.
     """
 
     mantissa: int
@@ -43,13 +43,13 @@ _FORMATS = {
     "f8E4M3B11FNUZ": _Format(3, 11, 0x7F, 0x80, 0x80, has_negative_zero=False),
 }
 
-# Bits of all, of the mantissa, and the bias: IEEE 754-2019, table 3.5.
+# Total bits, mantissa bits and bias: IEEE 754-2019, table 3.5.
 _WIDE = {"f32": (32, 23, 127), "f64": (64, 52, 1023)}
 _EQ, _ULT, _UGT = 0, 6, 8
 
 
 def extended(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Make a number of an 8-bit format one of another, by way of f32, which has all of them."""
+    """Convert from an 8-bit format to a wider one, through f32, which represents all values."""
     value, kind = operation.operands[0], operation.result_types[0]
     if _element(value.type) not in _FORMATS:
         rewriter.insert(operation)
@@ -61,7 +61,7 @@ def extended(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def truncated(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Make a number one of an 8-bit format."""
+    """Convert to an 8-bit format."""
     value, kind = operation.operands[0], operation.result_types[0]
     small = _element(kind)
     if small not in _FORMATS:
@@ -77,13 +77,13 @@ def truncated(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def _element(kind: str) -> str:
-    """Return the type of a number, or of the elements of a vector."""
+    """Return the element type of a vector, or the type of a scalar."""
     shaped = parse_shaped(kind, "vector")
     return shaped.element if shaped else kind
 
 
 def _of(kind: str, element: str) -> str:
-    """Return the type with other elements."""
+    """Return the type with another element type."""
     return kind.replace(_element(kind), element)
 
 
@@ -145,14 +145,14 @@ def _narrowed(rewriter: DeviceRewriter, value: Value, of: _Format) -> Value:
 
 
 def _rounded(rewriter: DeviceRewriter, size: Value, wide: str, of: _Format) -> Value:
-    """Round a size; it may be too large afterwards."""
+    """Round a magnitude. The result may be larger than the largest finite number."""
     _, mantissa, bias = _WIDE[wide]
     dropped = mantissa - of.mantissa
     odd = _with(rewriter, "andi", _with(rewriter, "shrui", size, dropped), 1)
     half = _with(rewriter, "addi", size, (1 << (dropped - 1)) - 1)
     moved = _with(rewriter, "shrui", binary(rewriter, "addi", half, odd), dropped)
     normal = _with(rewriter, "subi", moved, (bias - of.bias) << of.mantissa)
-    # A sum with this number has the last place of the format's subnormal numbers.
+    # A sum with this number is rounded at the last place of the format's subnormal numbers.
     exponent = 1 - of.bias - of.mantissa + mantissa
     total = _with(rewriter, "addf", _as(rewriter, "bitcast", size, wide), repr(2.0**exponent))
     sum_bits = convert(rewriter, "bitcast", total, size.type)

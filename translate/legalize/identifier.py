@@ -1,4 +1,4 @@
-"""Numbers of threads and subgroups, computed of those that every GPU has."""
+"""Expand thread and subgroup IDs to IDs that every GPU supports."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 
 
 def subgroup_size(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Make the size of a subgroup, which the form knows."""
+    """Replace the subgroup size by a constant."""
     rewriter.replace(operation, (rewriter.index(rewriter.form.subgroup_size),))
 
 
 def subgroup_id(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Number the subgroups along x, then y, then z."""
+    """Compute the subgroup ID. Subgroups are numbered along x, then y, then z."""
     linear = linear_thread_id(rewriter)
     size = rewriter.index(rewriter.form.subgroup_size)
     rewriter.replace(operation, (binary(rewriter, "divui", linear, size),))
 
 
 def num_subgroups(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Make the number of subgroups in the block, the last of which may be a part."""
+    """Compute the number of subgroups in the block. The last one may be partial."""
     threads = threads_of_block(rewriter)
     size = rewriter.index(rewriter.form.subgroup_size)
     rewriter.replace(operation, (binary(rewriter, "ceildivui", threads, size),))
 
 
 def global_id(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Make the number of the thread in the grid, along one dimension."""
+    """Compute the index of the thread in the grid along one dimension."""
     dimension = operation.attribute("dimension").enumerator
     block, extent, thread = (
         rewriter.identifier(kind, dimension) for kind in ("block_id", "block_dim", "thread_id")
@@ -41,14 +41,14 @@ def global_id(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def cluster_dim_blocks(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Read the special register: LLVM 19 lowers the other operations on clusters only."""
+    """Read the special register. LLVM 19 lowers only the other cluster operations."""
     dimension = operation.attribute("dimension").enumerator
     blocks = rewriter.value(f"nvvm.read.ptx.sreg.cluster.nctaid.{dimension}", (), "i32")
     rewriter.replace(operation, (convert(rewriter, "index_cast", blocks, "index"),))
 
 
 def linear_thread_id(rewriter: DeviceRewriter) -> Value:
-    """Make the number of the thread in its block, along x, then y, then z."""
+    """Compute the linear index of the thread in its block: along x, then y, then z."""
     x, y, z = rewriter.dimensions("thread_id")
     width, height = (rewriter.identifier("block_dim", dimension) for dimension in "xy")
     row = binary(rewriter, "addi", binary(rewriter, "muli", z, height), y)
@@ -56,6 +56,6 @@ def linear_thread_id(rewriter: DeviceRewriter) -> Value:
 
 
 def threads_of_block(rewriter: DeviceRewriter) -> Value:
-    """Make the number of threads in the block."""
+    """Compute the number of threads in the block."""
     x, y, z = rewriter.dimensions("block_dim")
     return binary(rewriter, "muli", binary(rewriter, "muli", x, y), z)

@@ -1,7 +1,7 @@
-"""Device functions that mlir-translate has imported from LLVM IR: compiled for one device, used for any.
+"""Make device functions that mlir-translate imported from LLVM IR independent of the device.
 
-clang marks a kernel by its calling convention and compiles each function for the processor of one
-GPU. An image is for the device that the command line names, whatever the text was made for.
+clang marks kernels by their calling convention, and compiles each function for the processor of one
+GPU. An image is for the device on the command line, whatever the device of the imported code.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from mlir_offload.translate.mlir.syntax import Attribute
 
 _PLAIN = Attribute("#llvm.cconv<ccc>")
 _WITH_CONVENTION = frozenset({"llvm.func", "llvm.call"})
-# What ROCm's device libraries ask for the size of a wavefront.
+# The constant in ROCm's device libraries for the wavefront size.
 _IS_64 = "__oclc_wavefrontsize64"
 _PROCESSOR, _FEATURES, _WAVEFRONT = "target_cpu", "target_features", "+wavefrontsize"
-# Of a device, or without a meaning in an image: nobody compares the addresses of its functions.
+# Attributes that depend on the device, or have no effect in an image, where function addresses are not compared.
 _DROPPED = frozenset({_PROCESSOR, _FEATURES, "tune_cpu", "unnamed_addr"})
 _PROCESSOR_WORDS = ('["target-cpu"', '["target-features"', '["tune-cpu"')
 _PASSTHROUGH = "passthrough"
 
 
 def check_wavefronts(module: Operation, forms: Iterable[DeviceForm], locations: Locations) -> None:
-    """Raise SourceError for code that was compiled for other wavefronts than those of an AMD GPU.
+    """Raise SourceError for code that was compiled for another wavefront size than that of an AMD GPU.
 
-    Their size is in the code: in constants, masks and shuffles.
+    Constants, masks and shuffles in the code depend on the size.
     """
     sizes = {form.subgroup_size for form in forms if form.is_amdgpu}
     for operation in module.operations if sizes else ():
@@ -42,9 +42,9 @@ def check_wavefronts(module: Operation, forms: Iterable[DeviceForm], locations: 
 
 
 def _wavefront_size(operation: Operation) -> int:
-    """Return the threads of the wavefronts that a function or constant tells of; 0: nothing.
+    """Return the wavefront size that a function or constant implies, 0 for none.
 
-    Triton's functions name neither features nor a processor.
+    Triton's functions have neither features nor a processor.
     """
     if operation.name == "llvm.mlir.global" and operation.symbol == _IS_64:
         value = operation.attribute("value").integer
@@ -62,7 +62,7 @@ def _wavefront_size(operation: Operation) -> int:
 
 
 def use_any_device(function: Operation) -> None:
-    """Take from a function what says for which device it is, and mark it if it is a kernel."""
+    """Remove the target attributes of a function, and mark it if it is a kernel."""
     is_marked = is_kernel(function)
     for operation in (function, *function.walk_inside()):
         if operation.name in _WITH_CONVENTION and operation.has(CONVENTION):

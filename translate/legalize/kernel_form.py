@@ -1,4 +1,4 @@
-"""How kernels take their memrefs: whole or as parts of descriptors, with what is known of the pointers."""
+"""Rewrite the memref parameters of kernels: as memrefs or as parts of descriptors, with pointer attributes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from mlir_offload.translate.mlir.syntax import (
 )
 
 _CAST = "builtin.unrealized_conversion_cast"
-# With other operations a thread may see what another one wrote while the kernel runs, which LLVM does
-# not expect of a pointer that is `noalias`.
+# Dialects whose operations do not communicate between threads. With others, such as barriers and atomics, a thread
+# may read values that another thread wrote, which contradicts `noalias`.
 _ALONE = frozenset({"affine", "arith", "cf", "complex", "index", "math", "scf", "ub", "vector"})
 _ALONE_OF_OTHERS = frozenset(
     {
@@ -46,10 +46,10 @@ _MOST_ALIGNED = 16
 
 
 class ParameterRewriter(Rewriter):
-    """The rewrite of one kernel: its parameters, and what makes memrefs of them at its beginning."""
+    """Rewrites the parameters of one kernel, and assembles memrefs from them in its entry block."""
 
     def __init__(self, function: Operation, bits: int) -> None:
-        """Take a kernel, and the width of `index` in it."""
+        """Take a kernel, and its width of `index`."""
         super().__init__("%mo_parameter_")
         self.function, self.bits = function, bits
         self.location = function.location
@@ -57,7 +57,7 @@ class ParameterRewriter(Rewriter):
         self.attributes: list[str] = []
 
     def apply(self, plan: KernelParameters, distinct: Collection[int]) -> None:
-        """Rewrite the kernel; the parameters that are `distinct` are memory of their own."""
+        """Rewrite the kernel. The memory of the `distinct` parameters does not alias that of others."""
         function = self.function
         entry = function.regions[0].blocks[0]
         given, known = entry.arguments, function.attribute("arg_attrs").elements
@@ -121,7 +121,7 @@ class ParameterRewriter(Rewriter):
     def _numbers(
         self, parameter: Parameter, taken: Mapping[Place, Value]
     ) -> Iterator[tuple[Place, Value]]:
-        """Yield what is put into the descriptor: parts that are passed, and what the type tells."""
+        """Yield the parts of the descriptor: those that are passed, and those that the type determines."""
         if POINTER in taken:
             yield ALLOCATED, taken.get(ALLOCATED, taken[POINTER])
             yield POINTER, taken[POINTER]
@@ -152,7 +152,7 @@ def _is_alone(operation: Operation) -> bool:
 
 
 def _alignment(parameter: Parameter) -> dict[str, Attribute]:
-    """Return how far a pointer to elements is aligned at least: as far as each element has to be."""
+    """Return the alignment of a pointer as an attribute: that of an element. Return nothing if it is unknown."""
     kind = parameter.descriptor.element
     while Attribute(kind).name == "complex":
         kind = Attribute(kind).body
@@ -163,7 +163,7 @@ def _alignment(parameter: Parameter) -> dict[str, Attribute]:
 
 
 def check_narrow(function: Operation, plan: KernelParameters, locations: Locations) -> None:
-    """Raise SourceError for a parameter that has another form if `index` has 32 bits."""
+    """Raise SourceError for a parameter whose form depends on the width of `index`."""
     for kind, parameter in zip(function_type(function)[0], plan, strict=True):
         element = parameter.descriptor.element if parameter else ""
         if element != "index" and (parameter or "memref<" not in kind):
@@ -175,10 +175,10 @@ def check_narrow(function: Operation, plan: KernelParameters, locations: Locatio
 
 
 class KernelForms(Struct, frozen=True):
-    """How kernels take their parameters, those that are missing as they are written.
+    """The forms of kernel parameters. Kernels that are missing here keep their parameters.
 
-    `own` are those that only launches of the program launch; of those `distinct` are the parameters that
-    are memory of their own. `index_bits` is the width of `index` in device code; the host's is 64.
+    `own` are the kernels that no other file launches, `distinct` their parameters whose memory does not
+    alias others. `index_bits` is the width of `index` in device code; that of the host is 64.
     """
 
     kernels: Mapping[KernelKey, KernelParameters] = field(default_factory=dict)
@@ -194,13 +194,13 @@ class KernelForms(Struct, frozen=True):
 
     @property
     def narrow(self) -> Collection[KernelKey]:
-        """Return the kernels whose indices are narrower than those of the host."""
+        """Return the kernels whose `index` is narrower than that of the host."""
         return self.kernels.keys() if self.index_bits != WIDE else ()
 
     def rewrite_module(self, module: Operation, locations: Locations) -> None:
         """Rewrite the kernels and loops of a `gpu.module`.
 
-        Raises SourceError for what 32 bits would change.
+        Raises SourceError for a parameter whose form would change with a 32-bit `index`.
         """
         for function in module.operations:
             key = (module.symbol, function.symbol)
@@ -223,9 +223,9 @@ def choose_kernel_forms(
     form: ParameterForm,
     index_bits: int,
 ) -> KernelForms:
-    """Return how the kernels of a program take their parameters.
+    """Return the forms of the kernel parameters of a program.
 
-    The `renamed` kernels are named after the program, so that no other one launches them.
+    The names of `renamed` kernels are unique to the file, so that no other file launches them.
     """
     if form is ParameterForm.WHOLE and index_bits == WIDE:
         return KernelForms()

@@ -1,16 +1,15 @@
-"""Operations of the math dialect that a release, or the lowering for a GPU, does not have."""
+"""Expand math operations that a release, or the lowering for a GPU, does not support."""
 
 from __future__ import annotations
 
 from math import prod
 
-from mlir_offload.translate.kind_lowering import SPIRV_FORM
 from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.syntax import integer_width, parse_shaped
 
-# Bits of the exponent, and of all: IEEE 754-2019, table 3.5; bfloat16 has the exponent of binary32.
+# Exponent mask and total bits: IEEE 754-2019, table 3.5. bfloat16 has the exponent of binary32.
 _EXPONENTS = {
     "f16": (0x7C00, 16),
     "bf16": (0x7F80, 16),
@@ -20,7 +19,7 @@ _EXPONENTS = {
 _BFLOAT = "bf16"
 _HALF = "f16"
 # Ordered predicates of arith.cmpf.
-_GREATER, _UNEQUAL = 2, 6
+_GREATER, _NOT_GREATER, _UNEQUAL = 2, 5, 6
 # Operations of the LLVM dialect whose names differ from those of math.
 _OF_LLVM = {
     "llvm.frem": "arith.remf",
@@ -30,7 +29,7 @@ _OF_LLVM = {
 
 
 def of_llvm(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Make an operation of the LLVM dialect the one of math or arith that lowers to it."""
+    """Replace an operation of the LLVM dialect by the math or arith operation that is lowered to it."""
     flags = operation.properties.get("fastmathFlags")
     properties = {"fastmath": str(flags).replace("#llvm.", "#arith.")} if flags else {}
     name = _OF_LLVM.get(operation.name) or f"math.{operation.name.rpartition('.')[2]}"
@@ -39,16 +38,12 @@ def of_llvm(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def fused(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Make a product and sum of 16 bits LLVM's own: convert-gpu-to-nvvm makes one of f32, which it rounds again.
-
-    Those of bf16 for SPIR-V are computed as f32.
-    """
+    """Replace a 16-bit math.fma by llvm.intr.fma, because convert-gpu-to-nvvm computes it in f32 and rounds twice."""
     (kind,) = operation.result_types
     vector = parse_shaped(kind, "vector")
     element = vector.element if vector else kind
     count = prod(size or 0 for size in vector.sizes) if vector else 1
-    is_short = element == _HALF or (element == _BFLOAT and rewriter.form != SPIRV_FORM)
-    if not is_short or count == 0:
+    if element not in {_HALF, _BFLOAT} or count == 0:
         rewriter.insert(operation)
         return
     operands, flat = operation.operands, kind
@@ -65,9 +60,9 @@ def fused(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def exactly_fused(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Compute a product and sum of bf16 in f64: back ends without an instruction do in f32, and round again.
+    """Compute math.fma of bf16 in f64, because back ends without an instruction compute it in f32 and round twice.
 
-    The product is exact; the sum is rounded to odd, so that rounding it again is harmless (Boldo and
+    The product is exact. The sum is rounded to odd, so that the second rounding is harmless (Boldo and
     Melquiond, "Emulation of FMA and correctly rounded sums", 2008). Its error is Knuth's TwoSum.
     """
     (kind,) = operation.result_types
@@ -75,31 +70,68 @@ def exactly_fused(rewriter: DeviceRewriter, operation: Operation) -> None:
     if (vector.element if vector else kind) != _BFLOAT:
         fused(rewriter, operation)
         return
-    wide, bits, truth = (kind.replace(_BFLOAT, word) for word in ("f64", "i64", "i1"))
+    wide = kind.replace(_BFLOAT, "f64")
     first, second, third = (convert(rewriter, "extf", one, wide) for one in operation.operands)
     product = binary(rewriter, "mulf", first, second)
     total = binary(rewriter, "addf", product, third)
     added = binary(rewriter, "subf", total, product)
     lost = binary(rewriter, "subf", product, binary(rewriter, "subf", total, added))
     error = binary(rewriter, "addf", lost, binary(rewriter, "subf", third, added))
-    zero, one = (
-        constant(rewriter, f"dense<{text}>" if vector else text, type_)
-        for text, type_ in (("0.0", wide), ("1", bits))
-    )
-    inexact, grows, positive = (
-        rewriter.value("arith.cmpf", (value, zero), truth, {"predicate": f"{order} : i64"})
-        for value, order in ((error, _UNEQUAL), (error, _GREATER), (total, _GREATER))
-    )
-    # Towards zero, as -1 where the error says so, then to odd.
-    step = convert(rewriter, "extsi", binary(rewriter, "xori", grows, positive), bits)
-    whole = convert(rewriter, "bitcast", total, bits)
-    odd = binary(rewriter, "ori", binary(rewriter, "addi", whole, step), one)
-    chosen = convert(rewriter, "bitcast", select(rewriter, inexact, odd, whole), wide)
+    chosen = _rounded_to_odd(rewriter, total, error)
     rewriter.replace(operation, (convert(rewriter, "truncf", chosen, kind),))
 
 
+def fused_in_single(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Compute a product and sum of bf16 in f32, which every OpenCL device has, and round it to odd.
+
+    That makes a difference in the middle of two numbers of bf16 only, where the sign of the error is right: what is
+    added first is exact. If the third number has half of the total or more, it is their difference, which has no bit
+    below the last one of the total. Else the product has as much, and no bit more than 15 below its first.
+    """
+    (kind,) = operation.result_types
+    wide = kind.replace(_BFLOAT, "f32")
+    first, second, third = (convert(rewriter, "extf", one, wide) for one in operation.operands)
+
+    def fused_with(value: Value) -> Value:
+        return rewriter.value("math.fma", (first, second, value), wide)
+
+    total = fused_with(third)
+    rest = binary(rewriter, "subf", third, total)
+    size, of_third = (rewriter.value("math.absf", (value,), wide) for value in (rest, third))
+    is_large = _compared(rewriter, size, of_third, _NOT_GREATER)
+    opposite = rewriter.value("arith.negf", (total,), wide)
+    of_product = binary(rewriter, "addf", fused_with(opposite), third)
+    error = select(rewriter, is_large, fused_with(rest), of_product)
+    chosen = _rounded_to_odd(rewriter, total, error)
+    rewriter.replace(operation, (convert(rewriter, "truncf", chosen, kind),))
+
+
+def _rounded_to_odd(rewriter: DeviceRewriter, total: Value, error: Value) -> Value:
+    """Return a sum that was rounded to the nearest as one that is rounded to odd, by the sign of its error."""
+    wide = total.type
+    bits = wide.replace("f32", "i32").replace("f64", "i64")
+    zero, one = (
+        constant(rewriter, f"dense<{text}>" if wide.startswith("vector") else text, type_)
+        for text, type_ in (("0.0", wide), ("1", bits))
+    )
+    inexact, grows, positive = (
+        _compared(rewriter, value, zero, order)
+        for value, order in ((error, _UNEQUAL), (error, _GREATER), (total, _GREATER))
+    )
+    # Round towards zero, by -1 depending on the sign of the error, then to odd.
+    step = convert(rewriter, "extsi", binary(rewriter, "xori", grows, positive), bits)
+    whole = convert(rewriter, "bitcast", total, bits)
+    odd = binary(rewriter, "ori", binary(rewriter, "addi", whole, step), one)
+    return convert(rewriter, "bitcast", select(rewriter, inexact, odd, whole), wide)
+
+
+def _compared(rewriter: DeviceRewriter, left: Value, right: Value, order: int) -> Value:
+    truth = left.type.replace("f32", "i1").replace("f64", "i1")
+    return rewriter.value("arith.cmpf", (left, right), truth, {"predicate": f"{order} : i64"})
+
+
 def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Make an operation on bf16 one on f32, in the precision of which SPIR-V computes."""
+    """Compute an operation on bf16 in f32, for SPIR-V."""
     operands = [
         convert(rewriter, "extf", value, "f32") if value.type == _BFLOAT else value
         for value in operation.operands
@@ -113,7 +145,7 @@ def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def is_normal(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Compare the exponent with those of zero and subnormal numbers, and of infinity and NaN."""
+    """Expand math.isnormal to comparisons of the exponent."""
     (value,) = operation.operands
     if value.type not in _EXPONENTS:
         rewriter.insert(operation)
@@ -129,7 +161,7 @@ def is_normal(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def is_infinite(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Compare the magnitude with that of infinity."""
+    """Expand math.isinf to a comparison of the magnitude."""
     (value,) = operation.operands
     if value.type not in _EXPONENTS:
         rewriter.insert(operation)
@@ -144,14 +176,14 @@ def is_infinite(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def clamp(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Take the greater of value and lower bound, and the lesser of that and the upper bound."""
+    """Expand math.clampf to maximumf with the lower and minimumf with the upper bound."""
     value, low, high = operation.operands
     raised = binary(rewriter, "maximumf", value, low)
     rewriter.replace(operation, (binary(rewriter, "minimumf", raised, high),))
 
 
 def integer_power(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Square and multiply; a negative exponent leaves 1 and -1, and 0 of other bases."""
+    """Expand math.ipowi: square and multiply. With a negative exponent, the result is 1, -1 or 0."""
     base, exponent = operation.operands
     if not integer_width(base.type):
         rewriter.insert(operation)
@@ -171,7 +203,7 @@ def integer_power(rewriter: DeviceRewriter, operation: Operation) -> None:
 def _power(
     rewriter: DeviceRewriter, base: Value, exponent: Value, zero: Value, one: Value
 ) -> Value:
-    """Make a loop over the bits of the exponent, taken as a number without sign."""
+    """Create a loop over the bits of the exponent, which is treated as unsigned."""
     kind = base.type
     carried = power, square, rest = [Value(rewriter.fresh_name(), kind) for _ in range(3)]
     with rewriter.region(carried) as before:

@@ -1,7 +1,7 @@
-"""Operations on matrices of a subgroup, element by element, as operations on the registers of each thread.
+"""Lower elementwise operations on subgroup matrices to operations on the registers of each thread.
 
-The stock pass lowers some of them, for some types, and crashes at the others. Registers are reached through
-a cast between the matrix and the structure that it becomes, which folds away.
+The upstream pass lowers some of them for some types, and crashes for others. Registers are accessed through a cast
+between the matrix and its lowered structure, which is folded later.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BYTES = frozenset({"si8", "ui8"})
 
 
 def elementwise(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Make the operation for each register."""
+    """Create the operation for each register."""
     kind, whole_type = operation.attribute("opType").enumerator, operation.operand_types[0]
     matrix = parse_shaped(whole_type, "!gpu.mma_matrix")
     if matrix is None:
@@ -76,7 +76,7 @@ def _registers(matrix: Shaped) -> tuple[int, str]:
 
 
 def _type(matrix: Shaped) -> str:
-    """Return what a register holds."""
+    """Return the type of a register."""
     if matrix.element in _BYTES:
         return "vector<4xi8>"
     return "vector<2xf16>" if matrix.element == "f16" else matrix.element

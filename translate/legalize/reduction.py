@@ -1,7 +1,7 @@
-"""Reductions over subgroups and blocks, made of shuffles; right for blocks of every size.
+"""Expand reductions over subgroups to shuffles, for blocks of any size.
 
-Threads combine with the lane whose number differs in one bit, then in the next one. Where that lane does
-not exist they keep what they have, so that the first lane of a subgroup that is not full has its result.
+Each step combines a lane with the lane whose index differs in one bit. If that lane does not exist, the value is kept.
+Thus the first lane of a partial subgroup has the result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.legalize.shuffle import Shuffle, carrier_of, check_lanes, shuffle
 from mlir_offload.translate.mlir.operation import Operation, Region, Value
 
-# The operation on integers and that on floating-point numbers.
+# The operations on integers and on floating-point numbers.
 _COMBINING = {
     "add": ("addi", "addf"),
     "mul": ("muli", "mulf"),
@@ -37,7 +37,7 @@ _COMBINING = {
 
 
 class Combination(Struct, frozen=True):
-    """What makes one value of two of a type: an operation of the arith dialect, or a region of the program."""
+    """A combination of two values: an operation of the arith dialect, or a region of the program."""
 
     kind: str
     operation: str = ""
@@ -47,7 +47,7 @@ class Combination(Struct, frozen=True):
 class Lanes(Struct, frozen=True):
     """The lanes that a value is reduced over: `count` of them, every `stride`-th one.
 
-    `are_often_few`: steps that combine no lanes that exist are left out at run time.
+    `are_often_few`: steps without existing lanes are skipped at run time.
     """
 
     count: int
@@ -56,7 +56,7 @@ class Lanes(Struct, frozen=True):
 
     @property
     def distances(self) -> Iterator[int]:
-        """Return how far the lanes are apart that combine, step by step."""
+        """Yield the distance of combined lanes for each step."""
         distance = self.stride
         while distance < self.count * self.stride:
             yield distance
@@ -64,22 +64,22 @@ class Lanes(Struct, frozen=True):
 
 
 class Existing(Struct, frozen=True):
-    """Values of type i32: the thread's own lane, and how many lanes its subgroup has."""
+    """The lane of the thread and the number of lanes in its subgroup, as values of type i32."""
 
     lane: Value
     count: Value
 
 
 def is_redux(operation: Operation) -> bool:
-    """Say whether the reduction may become one instruction of sm_80 and later."""
+    """Return whether the reduction can be one `redux` instruction of sm_80 and later."""
     is_whole = not operation.has("cluster_size")
     return operation.operand_types == ["i32"] and operation.has("uniform") and is_whole
 
 
 def subgroup_reduce(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Combine over the subgroup; the elements of a vector one after the other.
+    """Reduce over the subgroup, each element of a vector separately.
 
-    The pass of LLVM for it is a test pass, and that of LLVM 19 knows subgroups of 32 threads only.
+    LLVM's pass is a test pass, and in LLVM 19 supports only subgroups of 32 threads.
     """
     (value,) = operation.operands
     vector = vector_type(value.type)
@@ -99,9 +99,9 @@ def subgroup_reduce(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def subgroup_redux(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Leave the reduction of subgroups that are full as it is.
+    """Keep the reduction for full subgroups, and expand it for partial ones.
 
-    Whether there is an instruction for it is known when the module is lowered for a GPU.
+    The lowering for a GPU later determines whether there is an instruction for it.
     """
     (value,) = operation.operands
     combination = combination_of(rewriter, operation, value.type)
@@ -114,7 +114,7 @@ def subgroup_redux(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def combination_of(rewriter: DeviceRewriter, operation: Operation, kind: str) -> Combination:
-    """Return what the operation combines by. Raises SourceError where there is nothing for the type."""
+    """Return the combination of a reduction. Raises SourceError if the type is not supported."""
     name = operation.attribute("op").enumerator
     on_integers, on_floats = _COMBINING.get(name, ("", ""))
     combine = on_integers if kind.startswith("i") else on_floats
@@ -139,14 +139,14 @@ def _full_or_not(
     combination: Combination,
     lanes: Lanes,
 ) -> Value:
-    """Reduce over a subgroup in one of two ways: the last one of a block may have fewer threads."""
+    """Reduce with `whole` over a full subgroup, and lane by lane over the partial one at the end of a block."""
     if rewriter.has_full_subgroups:
         return whole()
     existing = place_in_block(rewriter).existing
     full = compare(rewriter, "uge", existing.count, i32(rewriter, rewriter.form.subgroup_size))
 
     def of_first_lane() -> Value:
-        """Reduce over the lanes that exist, and give all of them what the first one has."""
+        """Reduce over the existing lanes, and broadcast the result of the first one."""
         reduced = combined_lanes(rewriter, value, combination, lanes, existing)
         mask = i32(rewriter, ~((lanes.count - 1) * lanes.stride))
         first = binary(rewriter, "andi", existing.lane, mask)
@@ -163,7 +163,7 @@ def combined_lanes(
     lanes: Lanes,
     existing: Existing | None,
 ) -> Value:
-    """Combine step by step; where lanes may be missing the result is that of the first lane."""
+    """Combine step by step. If lanes may be missing, only the first lane has the result."""
     for number in lanes.distances:
         own, distance = value, i32(rewriter, number)
 
@@ -197,9 +197,9 @@ def _combined_at(
 def combined_if(
     rewriter: DeviceRewriter, exists: Value, combination: Combination, values: tuple[Value, Value]
 ) -> Value:
-    """Combine two values, the second of which may not exist."""
+    """Combine two values if the second one exists."""
     if combination.region:
-        # It may fail on what no thread brought.
+        # The region may have side effects or fail for an undefined value.
         return one_of(
             rewriter, exists, lambda: combined(rewriter, combination, values), lambda: values[0]
         )
@@ -229,12 +229,12 @@ def one_of(
     way: Callable[[], Value],
     other: Callable[[], Value],
 ) -> Value:
-    """Make an `if` with one value, made in either way."""
+    """Create an scf.if with one result; `way` and `other` create its branches."""
     return either(rewriter, condition, (lambda: (way(),), lambda: (other(),)))[0]
 
 
 class BlockPlace(Struct, frozen=True):
-    """Values of type i32: a thread's number, the threads of its block, and its lane among others."""
+    """The linear index of a thread, the number of threads of its block, and its lane, as values of type i32."""
 
     thread: Value
     threads: Value
@@ -242,7 +242,7 @@ class BlockPlace(Struct, frozen=True):
 
 
 def place_in_block(rewriter: DeviceRewriter) -> BlockPlace:
-    """Make the numbers that say where a thread is."""
+    """Compute the position of the thread in its block."""
     thread = convert(rewriter, "index_cast", linear_thread_id(rewriter), "i32")
     threads = convert(rewriter, "index_cast", threads_of_block(rewriter), "i32")
     last = i32(rewriter, rewriter.form.subgroup_size - 1)

@@ -1,4 +1,4 @@
-"""The rewriter of device code, and what it knows of the function that it rewrites."""
+"""The rewriter of device code, which tracks properties of the current function."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _FUNCTIONS = frozenset({"gpu.func", "func.func"})
 class DeviceRewriter(Rewriter):
     """Rewrites a `gpu.module` for one form.
 
-    `has_full_subgroups` says whether the function is known to run in blocks of whole subgroups only;
-    `ragged_threads` is the size of its blocks if their rows are known not to be whole subgroups, else 0.
-    `constants` are the values of type i32 that are known where the next operation is made. `globals` are
-    what the module gets in addition, by symbol.
+    `has_full_subgroups`: all blocks of the current function consist of full subgroups. `ragged_threads`
+    is the block size if it is known and rows along x are not full subgroups, otherwise 0. `constants`
+    are the i32 constants that are visible at the insertion point. `globals` are operations to add to
+    the module, by symbol.
     """
 
     def __init__(self, locations: Locations, form: DeviceForm) -> None:
-        """Begin with a module of which nothing is known."""
+        """Create a rewriter for a module."""
         super().__init__()
         self.locations = locations
         self.form = form
@@ -38,13 +38,13 @@ class DeviceRewriter(Rewriter):
     def rewrite_module(
         self, module: Operation, find: Callable[[Operation], DevicePattern | None]
     ) -> None:
-        """Apply patterns to everything in a `gpu.module`, and add the globals that they need."""
+        """Apply patterns to all operations of a `gpu.module`, and add the globals that they require."""
         self.rewrite(module.regions[0], find)
         defined = {operation.symbol for operation in module.operations}
         module.operations[:0] = [one for name, one in self.globals.items() if name not in defined]
 
     def enter(self, operation: Operation) -> None:
-        """Keep what an operation of the program says about its function, or the value it defines."""
+        """Update the properties of the function and the constants from an operation of the program."""
         if operation.name in _FUNCTIONS:
             sizes = operation.known_block_size or (1,)
             threads, width = prod(sizes), self.form.subgroup_size
@@ -55,28 +55,28 @@ class DeviceRewriter(Rewriter):
             if number is not None:
                 self.constants[operation.result_text] = number
         elif operation.result_text in self.constants:
-            # Regions that are next to each other may give values the same name.
+            # Sibling regions may have values with the same name.
             del self.constants[operation.result_text]
 
     def index(self, value: int) -> Value:
-        """Make a constant of type index."""
+        """Create a constant of type index."""
         return self.value("arith.constant", (), "index", {"value": f"{value} : index"})
 
     def identifier(self, kind: str, dimension: str) -> Value:
-        """Make an operation such as gpu.thread_id."""
+        """Create an operation such as gpu.thread_id."""
         return self.value(f"gpu.{kind}", (), "index", {"dimension": f"#gpu<dim {dimension}>"})
 
     def dimensions(self, kind: str) -> tuple[Value, Value, Value]:
-        """Make an operation such as gpu.thread_id for each of the three dimensions."""
+        """Create an operation such as gpu.thread_id for each of the three dimensions."""
         x, y, z = (self.identifier(kind, dimension) for dimension in "xyz")
         return x, y, z
 
     def add_global(self, name: str, text: str, location: str = "") -> None:
-        """Add to the module what is written in its custom form, once."""
+        """Add an operation in custom form to the module, unless the symbol was already added."""
         self.globals[name] = CustomOperation("", head=text, end=location)
 
     def message_global(self, text: str) -> str:
-        """Add a constant string to the module, and return its name."""
+        """Add a global constant string to the module, and return its symbol."""
         name = f"__mo_assert_{len(self.globals)}"
         size = len(text.encode("utf-8", errors="surrogateescape")) + 1
         properties = {
@@ -94,13 +94,13 @@ class DeviceRewriter(Rewriter):
         return name
 
     def file_and_line(self) -> tuple[str, int]:
-        """Return the place in the source of what is rewritten."""
+        """Return the source location of the current operation."""
         file, _, rest = self.locations.resolve(self.location).rpartition(":")
         file, _, line = file.rpartition(":")
         return (file, int(line)) if rest and line.isdigit() else (_UNKNOWN, 0)
 
     def function_name(self) -> str:
-        """Return the function that the location of what is rewritten names."""
+        """Return the function name in the location of the current operation."""
         return self.locations.function_of(self.location) or _UNKNOWN
 
 

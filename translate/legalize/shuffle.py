@@ -1,4 +1,4 @@
-"""Exchange of values between the lanes of a subgroup."""
+"""Exchange values between the lanes of a subgroup."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Pair = tuple[Value, Value]
 _EXCHANGED = frozenset({"i32", "i64", "f32", "f64"})
 _HALVES = frozenset({"f16", "bf16"})
 _WORD, _LONG = 32, 64
-# How the lane that a value comes from is computed of the thread's own and the offset.
+# The operation that computes the source lane from the own lane and the offset.
 _OF_LANE = {"xor": "xori", "up": "subi", "down": "addi"}
 
 
 class Shuffle(Struct, frozen=True):
-    """What a shuffle is asked for; `offset` and `width` are values of type i32."""
+    """The parameters of a shuffle. `offset` and `width` are values of type i32."""
 
     mode: str
     offset: Value
@@ -35,7 +35,7 @@ class Shuffle(Struct, frozen=True):
 
 
 def carrier_of(kind: str) -> str:
-    """Return the type in which values of a type are exchanged, "" where there is none."""
+    """Return the type in which values of a type are exchanged, an empty string if they cannot be."""
     if kind in _EXCHANGED:
         return kind
     if kind in _HALVES:
@@ -45,9 +45,9 @@ def carrier_of(kind: str) -> str:
 
 
 def check_lanes(rewriter: DeviceRewriter, operation: Operation, count: int | None) -> None:
-    """Raise SourceError for an operation among more lanes than a subgroup has; None is not known yet.
+    """Raise SourceError for an operation on more lanes than a subgroup has. None is an unknown number.
 
-    The instructions of GPUs wrap around: the result would be wrong.
+    The instructions of GPUs wrap around, so that the result would be wrong.
     """
     size = rewriter.form.subgroup_size
     if count is not None and not 0 < count <= size:
@@ -57,7 +57,7 @@ def check_lanes(rewriter: DeviceRewriter, operation: Operation, count: int | Non
 
 
 def shuffle(rewriter: DeviceRewriter, asked: Shuffle, value: Value) -> Pair:
-    """Make a shuffle of the whole subgroup; return the value, and whether there was a lane to take it from."""
+    """Create a shuffle of the whole subgroup. Return the value, and whether the source lane exists."""
     if rewriter.form.is_amdgpu and asked.mode in {"up", "down"}:
         source, valid = _source_lane(rewriter, asked, lane_id(rewriter))
         result, _ = _shuffle(rewriter, Shuffle("idx", source, asked.width), value)
@@ -66,10 +66,10 @@ def shuffle(rewriter: DeviceRewriter, asked: Shuffle, value: Value) -> Pair:
 
 
 def shuffle_among(rewriter: DeviceRewriter, asked: Shuffle, value: Value) -> Pair:
-    """Make a shuffle of the first `width` lanes; what others get is not defined.
+    """Create a shuffle of the first `width` lanes. The results of other lanes are undefined.
 
-    On NVIDIA GPUs they do not execute it: the instruction names the lanes that do. On AMD GPUs they exchange
-    too, each `width` of them.
+    On NVIDIA GPUs, the mask of the instruction excludes the other lanes. On AMD GPUs, they take part in
+    groups of `width` lanes.
     """
     width = rewriter.constants.get(asked.width.name)
     if width == rewriter.form.subgroup_size:
@@ -94,14 +94,14 @@ def shuffle_among(rewriter: DeviceRewriter, asked: Shuffle, value: Value) -> Pai
 def _narrow(rewriter: DeviceRewriter, asked: Shuffle, value: Value, lane: Value) -> Pair:
     if asked.mode != "up":
         return _shuffle(rewriter, asked, value)
-    # The stock lowering for NVIDIA takes it from the wrong end of the subgroup.
+    # The upstream lowering for NVIDIA GPUs uses the wrong end of the subgroup.
     source, valid = _source_lane(rewriter, asked, lane)
     result, _ = _shuffle(rewriter, Shuffle("idx", source, asked.width), value)
     return result, valid
 
 
 def _gathered(rewriter: DeviceRewriter, asked: Shuffle, value: Value, lane: Value) -> Pair:
-    """Take the value from a lane that is computed here: the stock lowering for AMD needs powers of two."""
+    """Shuffle from a computed lane, because the upstream lowering for AMD GPUs requires a power of two."""
     within = binary(rewriter, "remui", lane, asked.width)
     first = binary(rewriter, "subi", lane, within)
     source, valid = _source_lane(rewriter, asked, within)
@@ -120,7 +120,7 @@ def _shuffle(rewriter: DeviceRewriter, asked: Shuffle, value: Value) -> Pair:
 
 
 def _source_lane(rewriter: DeviceRewriter, asked: Shuffle, lane: Value) -> Pair:
-    """Return the lane that the value comes from, the thread's own where that is none; and if there is one."""
+    """Return the source lane, or the own lane if it does not exist, and whether it exists."""
     source = asked.offset
     if asked.mode != "idx":
         source = binary(rewriter, _OF_LANE[asked.mode], lane, asked.offset)
@@ -129,7 +129,7 @@ def _source_lane(rewriter: DeviceRewriter, asked: Shuffle, lane: Value) -> Pair:
 
 
 def carried(rewriter: DeviceRewriter, value: Value) -> Value:
-    """Make the bits of a value a value of the type that `carrier_of` tells."""
+    """Convert the bits of a value to the type `carrier_of` returns."""
     carrier, bits = carrier_of(value.type), _bits_of(value.type)
     if carrier == value.type:
         return value
@@ -139,7 +139,7 @@ def carried(rewriter: DeviceRewriter, value: Value) -> Value:
 
 
 def restored(rewriter: DeviceRewriter, value: Value, kind: str) -> Value:
-    """Make the value of a type that `carried` made bits of."""
+    """Convert the result of `carried` back to a value of type `kind`."""
     bits = _bits_of(kind)
     if value.type == kind:
         return value
@@ -152,5 +152,5 @@ def _bits_of(kind: str) -> str:
 
 
 def lane_id(rewriter: DeviceRewriter) -> Value:
-    """Make the number of the thread in its subgroup, as i32."""
+    """Create the lane ID, as i32."""
     return convert(rewriter, "index_cast", rewriter.value("gpu.lane_id", (), "index"), "i32")

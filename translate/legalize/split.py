@@ -1,4 +1,4 @@
-"""One program, split into its host part and its device modules."""
+"""Split a program into its host module and its device modules."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ _C_INTERFACE = "llvm.emit_c_interface"
 
 
 class SplitProgram(Struct, frozen=True):
-    """The parts of a program, each ready for its pipeline.
+    """The parts of a program, each ready for its pass pipeline.
 
-    `host_text` has a `gpu.binary` in place of each `gpu.module` and of each `gpu.binary` with code,
-    whose object is its own name: the bytes that `mgpuModuleLoad` gets. `uses_runtime` says whether
-    the host calls the GPU runtime at all, which it may do without a kernel. `declared` are the
-    kernels that it launches and that other files define. `interface` is the JSON of the functions
-    for callers in C and Python. `binaries` hold device code that is made already.
+    `host_text` is the host module. It has an empty `gpu.binary` in place of each `gpu.module` and of each
+    `gpu.binary` with code; its object is its own name, which is thus the argument of `mgpuModuleLoad`.
+    `uses_runtime`: the host calls the GPU runtime, which is possible without a kernel. `declared` are the
+    kernels that the host launches and that other files define. `interface` is JSON of the functions for
+    callers in C and Python. `binaries` contain precompiled device code.
     """
 
     host_text: str
@@ -89,20 +89,19 @@ class SplitProgram(Struct, frozen=True):
 
     @property
     def has_gpu(self) -> bool:
-        """Say whether there is device code to build."""
+        """Return whether there is device code to build."""
         return bool(self.modules or self.binaries)
 
 
 class SplitOptions(Struct, frozen=True, kw_only=True):
-    """What a program is, and how it is compiled.
+    """Options of the split.
 
-    `source_text` is the file as its author wrote it (bytecode decoded as latin-1); `unit_id` is
-    the name of that file, without its directory: a checkout elsewhere gives the same bytes. The
-    first of the forms gives each device module its text. A module without kernels counts where it
-    `keeps_functions` for other files. Launches tell of host memory where the program
-    `describes_memory`; if it `is_program`, its `main` must be one; if it `is_transformed`, its transform
-    scripts have been run. Kernels take their memrefs in the form of `parameters`, and compute with
-    `index_bits`.
+    `source_text` is the content of the source file (bytecode decoded as latin-1). `unit_id` is its
+    name without the directory, so that the output does not depend on the directory. The first form
+    determines the text of each device module. `keeps_functions`: also emit modules without kernels, for
+    other files. `describes_memory`: launches describe their host memory to the runtime. `is_program`:
+    check `main`. `is_transformed`: the transform scripts have been run. `parameters` is the form of
+    memref parameters, `index_bits` the width of `index` in kernels.
     """
 
     source_text: str
@@ -119,10 +118,10 @@ class SplitOptions(Struct, frozen=True, kw_only=True):
 
 
 def split_program(text: str, options: SplitOptions) -> SplitProgram:
-    """Split the normalised program into its host part and its device modules.
+    """Split an outlined program into its host module and its device modules.
 
-    Raises SourceError for code that exceeds the limits of the targets, and for code that the lowering
-    would drop or get wrong.
+    Raises SourceError for code that exceeds the limits of the targets, and for code that would be dropped
+    or lowered wrongly.
     """
     module = parse_module(text)
     locations = Locations(module.aliases)
@@ -139,7 +138,7 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         variants = target_attribute.find_variants(device, kernels, attached, locations)
     known = (*declared, *_precompiled_kernels(binaries))
     symbols = _assign_symbols(module, options, kernels, known, variants)
-    # Before device code is rewritten below.
+    # These must run before device code is rewritten below.
     used = _workgroup_memory(device)
     divergent = _divergent_barriers(device, host, locations) if "gpu.barrier" in text else ()
     large = _large_products(module, locations, options) if '"vector.contract"' in text else ()
@@ -155,7 +154,7 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     if options.is_program:
         check_main(module.operations, locations)
     launches = LaunchCheck(locations, limits_of(options.targets), used)
-    # Before host code is rewritten below: warnings refer to the code as written.
+    # Before host code is rewritten below, because warnings refer to the original code.
     warnings = _check_launches(launches, host, options)
     needs_layouts = any(map(_needs_layouts, host))
     if needs_layouts:
@@ -176,7 +175,7 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
 
 
 def _device_modules(module: Module) -> dict[str, Operation]:
-    """Return each `gpu.module` of a program by its name, with its kernels as gpu.func or llvm.func."""
+    """Return the `gpu.module`s of a program by name, with kernels as gpu.func or llvm.func."""
     device = {one.symbol: one for one in module.operations if one.name == "gpu.module"}
     for operation in device.values():
         use_gpu_functions(operation)
@@ -213,7 +212,7 @@ def _device_rules(
     kernels = choose_kernel_forms(
         [one for one in module.operations if one.name == "gpu.module"],
         [one for one in module.operations if one.name != "gpu.module"],
-        # Of variants of a kernel one may read what another does not.
+        # Not for variants of a kernel, because they may read different parts.
         renamed={key for key in symbols if symbols[key] != key[1] and key[0] not in variants},
         form=options.parameters,
         index_bits=options.index_bits,
@@ -226,7 +225,7 @@ def _device_rules(
 def _check_launches(
     launches: LaunchCheck, host: Sequence[Operation], options: SplitOptions
 ) -> tuple[SourceWarning, ...]:
-    """Return the warnings about launches in host code. Raises SourceError for one that cannot run."""
+    """Check the launches in host code, and return warnings. Raises SourceError for a launch that cannot run."""
     launches.check(host)
     has_gpu = any(not target.is_cpu for target in options.targets)
     is_told = has_gpu and not options.describes_memory
@@ -264,7 +263,7 @@ def _workgroup_memory(device: Mapping[str, Operation]) -> dict[KernelKey, int]:
 def _read_attached(
     device: Mapping[str, Operation], locations: Locations
 ) -> dict[str, tuple[TargetAttribute, ...]]:
-    """Return what is attached to those device modules that have an attribute for it."""
+    """Return the target attributes of the device modules that have them."""
     return {
         name: target_attribute.read_targets(operation.attribute("targets"), locations.of(operation))
         for name, operation in device.items()
@@ -289,7 +288,7 @@ def _check_host(
 
 
 def _needs_layouts(operation: Operation) -> bool:
-    """Say whether memory is allocated or copied in a layout, or set: the stock lowering takes the rest."""
+    """Return whether an operation has transfers or allocations that gpu-to-llvm does not lower correctly."""
     return any(
         inner.name == "gpu.memset"
         or (inner.name == "gpu.memcpy" and any(map(has_layout, inner.operand_types)))
@@ -305,11 +304,11 @@ def _allocate_layouts(module: Module, host: Iterable[Operation], locations: Loca
 
 
 def _interface(module: Module, source_text: str) -> str:
-    """Return the functions for callers in C; few programs have them, and the others wait for less."""
+    """Return the interface for C. The module is loaded on demand, because few programs have one."""
     return host_interface.interface_of(module, source_text)
 
 
-# Few programs bring device code along.
+# The module is loaded on demand, because few programs contain precompiled device code.
 def _gpu_binaries(host: Iterable[Operation], locations: Locations) -> dict[str, GpuBinary]:
     if all(operation.name != "gpu.binary" for operation in host):
         return {}
@@ -367,7 +366,7 @@ def _host(rules: DeviceRules, options: SplitOptions, *, needs_layouts: bool) -> 
 
 
 def _drop_default_flags(function: Operation) -> None:
-    """Leave out fast-math flags of the llvm dialect that are the default."""
+    """Remove default fast-math flags of the llvm dialect."""
     for operation in function.walk_inside():
         if operation.name.startswith("llvm.") and operation.attribute("fastmathFlags") == _NO_FLAGS:
             del operation.signature.properties["fastmathFlags"]

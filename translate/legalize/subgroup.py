@@ -1,4 +1,4 @@
-"""Operations over subgroups, rewritten to shuffles and to types that every GPU has."""
+"""Expand subgroup operations to shuffles of types that every GPU supports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlir_offload.translate.mlir.operation import Operation
 
 
 def shuffle_lanes(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Exchange values of every type of at most 64 bits, among as many lanes as are asked for."""
+    """Legalize gpu.shuffle for all types of at most 64 bits and any width."""
     _check_exchanged(rewriter, operation)
     value, offset, width = operation.operands
     check_lanes(rewriter, operation, rewriter.constants.get(width.name))
@@ -26,7 +26,7 @@ def shuffle_lanes(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def rotate_lanes(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Take the value from a lane further on, in a ring of the first lanes."""
+    """Legalize gpu.rotate: read the value of a later lane, modulo the width."""
     _check_exchanged(rewriter, operation)
     offset, width = (operation.attribute(name).integer or 0 for name in ("offset", "width"))
     check_lanes(rewriter, operation, width)
@@ -39,7 +39,7 @@ def rotate_lanes(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def broadcast_lane(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Give every lane the value of one."""
+    """Legalize gpu.subgroup_broadcast: read the value of one lane in all lanes."""
     _check_exchanged(rewriter, operation)
     value, lane = operation.operands
     size = i32(rewriter, rewriter.form.subgroup_size)

@@ -1,6 +1,6 @@
-"""Loops over a grid: several steps at a time, as nvcc makes of them, and the rest one by one.
+"""Unroll grid-stride loops like nvcc: several steps per iteration, and a remainder loop.
 
-LLVM unrolls a loop whose step is not a constant only if it may divide to know how often it runs.
+LLVM unrolls a loop with a variable step only if it may compute the trip count with a division.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from mlir_offload.translate.mlir.operation import Block, Operation, Region, Valu
 from mlir_offload.translate.mlir.rewriter import Rewriter
 from mlir_offload.translate.mlir.syntax import Attribute
 
-# As a power of two. For wide addresses of several memrefs loop strength reduction makes an induction variable
-# and an addition each, so that more steps at a time cost more instructions.
-_SHIFT, _SHIFT_OF_SEVERAL_WIDE = 2, 1
+_STEPS = 4  # Per iteration of the unrolled loop; a power of two.
 _LARGEST_BODY = 24
 _SHORT = 16
 _UNROLLED = Attribute("#llvm.loop_annotation<unroll = <full = true>>")
@@ -22,35 +20,33 @@ _EXACT = {"overflowFlags": "#arith.overflow<nsw>"}
 _LESS_OR_EQUAL = 3  # arith::CmpIPredicate: sle
 _TYPES = frozenset({"index", "i32", "i64"})
 _SIMPLE = frozenset({"arith", "index", "math"})
-_ACCESSES = {"memref.load": 0, "memref.store": 1, "vector.load": 0, "vector.store": 1}
+_ACCESSES = frozenset({"memref.load", "memref.store", "vector.load", "vector.store"})
 _CONSTANTS = frozenset({"arith.constant", "index.constant", "llvm.mlir.constant"})
 
 
 def unroll_loops(module: Operation, *, is_narrow: bool) -> None:
-    """Unroll innermost loops of a `gpu.module`, whose index is narrower than the host's if it `is_narrow`."""
-    unroll_strided_loops(module, is_narrow=is_narrow)
+    """Unroll innermost loops of a `gpu.module`. `is_narrow`: its `index` is narrower than that of the host."""
+    unroll_strided_loops(module)
     if is_narrow:
         unroll_short_loops(module)
 
 
-def unroll_strided_loops(module: Operation, *, is_narrow: bool) -> None:
-    """Unroll the innermost loops of a `gpu.module` whose step is known at run time only."""
+def unroll_strided_loops(module: Operation) -> None:
+    """Unroll the innermost loops of a `gpu.module` with a variable step."""
     for function in module.operations:
         inside = function.walk_inside()
-        # A name that is a constant in one region may be another value next to it.
+        # A constant in one region may have the name of another value in a sibling region.
         constants = {name for one in inside if one.name in _CONSTANTS for name in one.result_names}
-        chosen = {
-            id(one): _shift(one, is_narrow=is_narrow) for one in inside if _is_fit(one, constants)
-        }
+        chosen = {id(one): _STEPS for one in inside if _is_fit(one, constants)}
         if chosen:
             rewriter = Rewriter("%mo_unrolled_")
             rewriter.rewrite_chosen(function, chosen, partial(_unroll, rewriter))
 
 
 def unroll_short_loops(module: Operation) -> None:
-    """Have LLVM unroll the innermost loops of a `gpu.module` that run a known, small number of times.
+    """Make LLVM unroll the innermost loops of a `gpu.module` with a small constant trip count.
 
-    It does so by itself with indices of 64 bits; with narrow ones each address looks more expensive to it.
+    LLVM does this automatically with 64-bit indices. With narrow ones, its cost of addresses is too high.
     """
     for function in module.operations:
         inside = function.walk_inside()
@@ -67,7 +63,7 @@ def unroll_short_loops(module: Operation) -> None:
 
 
 def _numbers(operations: Iterable[Operation]) -> dict[str, int | None]:
-    """Return the constants; None for a name that is a constant in one region and another value next to it."""
+    """Return the constants by name, None for other values and for names with several definitions."""
     found: dict[str, int | None] = {}
     for operation in operations:
         for name in operation.result_names:
@@ -85,7 +81,7 @@ def _is_fit(loop: Operation, constants: set[str]) -> bool:
         and loop.operand_types[0] in _TYPES
         and len(body) <= _LARGEST_BODY
         and all(map(_is_simple, body))
-        and bool(_memrefs(body))
+        and any(one.name in _ACCESSES for one in body)
     )
 
 
@@ -95,20 +91,11 @@ def _is_simple(operation: Operation) -> bool:
     return is_known and not operation.regions
 
 
-def _memrefs(body: Iterable[Operation]) -> set[str]:
-    return {one.operand_names[_ACCESSES[one.name]] for one in body if one.name in _ACCESSES}
-
-
-def _shift(loop: Operation, *, is_narrow: bool) -> int:
-    has_one = len(_memrefs(loop.regions[0].blocks[0].operations)) == 1
-    return _SHIFT if has_one or is_narrow else _SHIFT_OF_SEVERAL_WIDE
-
-
-def _unroll(rewriter: Rewriter, loop: Operation, shift: int) -> None:
+def _unroll(rewriter: Rewriter, loop: Operation, factor: int) -> None:
     first, end, step, *given = loop.operands
-    limit, stride = _limit_and_stride(rewriter, loop, shift)
+    limit, stride = _limit_and_stride(rewriter, loop, factor)
     types = [first.type, *(one.type for one in given)]
-    block = _body(rewriter, loop, stride, 1 << shift)
+    block = _body(rewriter, loop, stride, factor)
     operands = (first, limit, stride, first, *given)
     main = rewriter.create("scf.for", operands, types, regions=[Region([block])])
     start, *carried = main.results
@@ -116,21 +103,21 @@ def _unroll(rewriter: Rewriter, loop: Operation, shift: int) -> None:
     rewriter.insert(loop)
 
 
-def _limit_and_stride(rewriter: Rewriter, loop: Operation, shift: int) -> tuple[Value, Value]:
-    """Return where to stop so that all steps of a round are before the end, and the way of a round.
+def _limit_and_stride(rewriter: Rewriter, loop: Operation, factor: int) -> tuple[Value, Value]:
+    """Return the end and the step of the unrolled loop.
 
-    If a round is more than the whole way, that is where the loop begins: nothing overflows up to the last step of
-    each round.
+    All steps of each iteration are before the original end. If one iteration is longer than the whole range, the end is
+    the start of the loop. Therefore nothing overflows up to the last step of each iteration.
     """
     first, end, step = loop.operands[:3]
-    kind, factor = first.type, 1 << shift
+    kind = first.type
 
     def constant(value: int) -> Value:
         return rewriter.value("arith.constant", (), kind, {"value": f"{value} : {kind}"})
 
     after = rewriter.value("arith.maxsi", (end, first), kind)
     span = rewriter.value("arith.subi", (after, first), kind)
-    most = rewriter.value("arith.shrsi", (span, constant(shift)), kind)
+    most = rewriter.value("arith.shrsi", (span, constant(factor.bit_length() - 1)), kind)
     predicate = {"predicate": f"{_LESS_OR_EQUAL} : i64"}
     fits = rewriter.value("arith.cmpi", (step, most), "i1", predicate)
     before = rewriter.value("arith.muli", (step, constant(factor - 1)), kind)
@@ -156,7 +143,7 @@ def _body(rewriter: Rewriter, loop: Operation, stride: Value, factor: int) -> Bl
 
 
 def _copy(rewriter: Rewriter, block: Block, place: Value, values: Sequence[Value]) -> list[Value]:
-    """Insert the operations of a block for one step; return what it yields."""
+    """Insert a copy of a block for one step, and return the yielded values."""
     taken = (one.name for one in block.arguments)
     names = dict(zip(taken, (place.name, *(one.name for one in values)), strict=True))
     for operation in block.operations:

@@ -1,4 +1,4 @@
-"""Products of vectors, which are written out multiplication by multiplication."""
+"""Warn about large vector.contract operations, which are unrolled to single multiplications."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import Attribute, parse_shaped
 
 _CONTRACTION = "vector.contract"
-# clang 22 -O2 takes 4 s for 16384 multiplications of f32 for x86-64, 24 s for 32768, 80 s for 65536, and had not
-# finished 262144 after 285 s: scheduling and register allocation of one basic block.
+# clang 22 -O2 for x86-64 takes 4 s for 16384 multiplications of f32, 24 s for 32768, 80 s for 65536, and more than
+# 285 s for 262144, for scheduling and register allocation of one basic block.
 _MANY = 32768
 
 
 def find_large_products(
     modules: Iterable[Operation], aliases: Mapping[str, str], locations: Locations
 ) -> Iterator[SourceWarning]:
-    """Yield a warning for each product of vectors that takes clang long."""
+    """Yield a warning for each vector.contract that takes clang a long time."""
     for operation in (one for module in modules for one in module.walk_inside()):
         count = _multiplications(operation, aliases) if operation.name == _CONTRACTION else 0
         if count >= _MANY:
@@ -31,7 +31,7 @@ def find_large_products(
 
 
 def _multiplications(contraction: Operation, aliases: Mapping[str, str]) -> int:
-    """Return the product of the sizes of all dimensions that the maps of the operands name."""
+    """Return the product of the sizes of all dimensions in the indexing maps of the operands."""
     sizes: dict[str, int] = {}
     maps = contraction.attribute("indexing_maps").elements
     for given, kind in zip(maps, contraction.operand_types, strict=False):

@@ -1,4 +1,4 @@
-"""What upstream MLIR drops silently, lowers wrongly, or makes too large, reported before it runs."""
+"""Report code that upstream MLIR drops silently or lowers wrongly, or that exceeds limits, before it runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MODULES = frozenset({"gpu.module", "builtin.module"})
 
 
 def workgroup_bytes(module: Operation) -> dict[str, int]:
-    """Return the bytes of workgroup memory that the variables of each function of a module take."""
+    """Return the size of the workgroup memory of each function of a module in bytes."""
     shared = {
         operation.symbol: _shared_bytes(operation.attribute("type"))
         for operation in module.operations
@@ -41,7 +41,7 @@ def workgroup_bytes(module: Operation) -> dict[str, int]:
 def check_workgroup_memory(
     module: Operation, limits: Sequence[WorkgroupLimit], locations: Locations
 ) -> None:
-    """Raise SourceError for a function whose variables take more than a GPU has."""
+    """Raise SourceError for a kernel whose workgroup memory exceeds the limit of a GPU."""
     sizes = workgroup_bytes(module) if limits else {}
     for operation in module.operations:
         size = sizes.get(operation.symbol, 0) if operation.name == "gpu.func" else 0
@@ -60,7 +60,7 @@ def check_workgroup_memory(
 
 
 def check_printed(module: Operation, locations: Locations) -> None:
-    """Raise SourceError for a gpu.printf whose values are too few, or of another class than a conversion."""
+    """Raise SourceError for a gpu.printf with missing arguments, or with arguments of the wrong class."""
     for operation in module.walk_inside():
         if operation.name == "gpu.printf":
             _check_format(operation, locations)
@@ -83,7 +83,7 @@ def _check_format(operation: Operation, locations: Locations) -> None:
 
 
 def _conversions(text: str) -> Iterator[str]:
-    """Yield the letter of each conversion that takes a value; a width `*` takes an integer."""
+    """Yield the letter of each conversion that takes an argument; a width `*` takes an integer."""
     for match in _CONVERSION.finditer(text):
         if match[0] != "%%":
             yield from "d" * ((match[1] == "*") + (match[2] == "*"))
@@ -109,7 +109,7 @@ def _used_bytes(operation: Operation, shared: Mapping[str, int]) -> int:
 
 
 def _shared_bytes(kind: str) -> int:
-    """Return the bytes of a memref in workgroup memory; 0 where it lies elsewhere, or is not known."""
+    """Return the size of a memref in workgroup memory in bytes, 0 for other memory or an unknown size."""
     memref = parse_shaped(kind, "memref")
     if memref is None or not memref.parameters or memref.parameters[-1] not in _SPACES:
         return 0
@@ -118,7 +118,7 @@ def _shared_bytes(kind: str) -> int:
 
 
 def check_top_level(operations: Iterable[Operation], locations: Locations) -> None:
-    """Raise SourceError for an operation that must not stand in the module of a program."""
+    """Raise SourceError for an operation that is not allowed at the top level of a program."""
     for operation in operations:
         fault = _top_level_fault(operation)
         if fault is not None:
@@ -128,7 +128,7 @@ def check_top_level(operations: Iterable[Operation], locations: Locations) -> No
 
 
 def _top_level_fault(operation: Operation) -> tuple[str, str] | None:
-    """Return what is wrong with it and the hint."""
+    """Return the error message and the hint, None if the operation is allowed."""
     match operation.name:
         case "builtin.module" if operation.has("gpu.kernel_module"):
             return (
@@ -150,7 +150,7 @@ def _top_level_fault(operation: Operation) -> tuple[str, str] | None:
 
 
 def check_nesting(operation: Operation, locations: Locations) -> None:
-    """Raise SourceError for a module further inside of an operation."""
+    """Raise SourceError for a module nested in another operation."""
     for inner in operation.walk_inside():
         if inner.name in _MODULES:
             msg = f"{inner.name} inside of {operation.name} is not supported"
@@ -161,7 +161,7 @@ def check_nesting(operation: Operation, locations: Locations) -> None:
 def check_device_functions(module: Operation, locations: Locations) -> None:
     """Raise SourceError for a kernel with a result, and for a device function that func.func declares.
 
-    convert-gpu-to-nvvm makes the latter a call of `_mlir_ciface_<name>`, which nothing defines.
+    convert-gpu-to-nvvm lowers the latter to a call of `_mlir_ciface_<name>`, which is undefined.
     """
     for operation in module.operations:
         if is_kernel(operation) and function_type(operation)[1]:
@@ -180,7 +180,7 @@ def check_device_functions(module: Operation, locations: Locations) -> None:
 
 
 def check_launch_bounds(module: Operation, locations: Locations, faults: Collection[str]) -> None:
-    """Raise SourceError for a block that no device runs, and for a bound that a release drops."""
+    """Raise SourceError for a block size above all limits, and for a launch bound that a release drops."""
     for operation in module.operations:
         size = operation.known_block_size
         if prod(size) > MOST_THREADS:
@@ -196,16 +196,16 @@ def check_launch_bounds(module: Operation, locations: Locations, faults: Collect
 def check_operations(
     operation: Operation, side: Side, locations: Locations, *, dialect: str = ""
 ) -> None:
-    """Raise SourceError for an operation, or one in it, that the recipe has no lowering for.
+    """Raise SourceError if an operation, or one in it, has no lowering.
 
-    `dialect` is what device code is lowered to.
+    `dialect` is the dialect that device code is lowered to.
     """
     refusals = [row for row in load_refusals(side) if row.dialect in {"", dialect}]
     named = {row.operation for row in refusals}
     dialects = tuple(name for name in named if name.endswith("."))
     for inner in (operation, *operation.walk_inside()):
         if side == "host" and inner.name.startswith("nvvm."):
-            # The back end of the host would crash on it.
+            # The back end of the host would crash.
             msg = f"{inner.name} is not supported in host code"
             hint = "NVVM operations belong into functions of a gpu.module"
             raise SourceError(msg, location=locations.of(inner), hint=hint)

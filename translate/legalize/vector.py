@@ -1,4 +1,4 @@
-"""Vectors of several dimensions in memory, which convert-vector-to-llvm neither loads nor stores."""
+"""Legalize loads and stores of multidimensional vectors, which convert-vector-to-llvm does not lower."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _MATRIX_RANK = 2
 
 
 def load(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Read it by a transfer, which convert-vector-to-scf unrolls."""
+    """Replace a load by vector.transfer_read, which convert-vector-to-scf unrolls."""
     kind = operation.result_types[0]
     matrix = _matrix(kind, operation.operand_types[0])
     if matrix is None:
         rewriter.insert(operation)
         return
-    # Nothing is out of bounds, but the operation takes a value for what would be.
+    # The operation requires a padding value, although no element is out of bounds.
     padding = constant(rewriter, "0.0" if float_width(matrix.element) else "0", matrix.element)
     rank = len(operation.operands) - 1
     operands = (*operation.operands, padding)
@@ -28,7 +28,7 @@ def load(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def store(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Write it by a transfer."""
+    """Replace a store by vector.transfer_write."""
     matrix = _matrix(*operation.operand_types[:2])
     if matrix is None:
         rewriter.insert(operation)
@@ -39,7 +39,7 @@ def store(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def _matrix(kind: str, memory: str) -> Shaped | None:
-    """Return the vector of several dimensions that is in memory element by element."""
+    """Return the multidimensional vector, None for other vectors and for memrefs of vectors."""
     vector, memref = parse_shaped(kind, "vector"), parse_shaped(memory, "memref")
     if vector is None or memref is None or len(vector.sizes) < _MATRIX_RANK:
         return None

@@ -1,4 +1,4 @@
-"""gpu.warp_execute_on_lane_0: a condition around its region, and what it yields for every lane."""
+"""Legalize gpu.warp_execute_on_lane_0: an scf.if around its region, and shuffles of its results."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _YIELDS = frozenset({"gpu.yield", "vector.yield"})
 
 
 def execute_on_lane_zero(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Let the first lane execute the region; the others get what it yields.
+    """Execute the region in the first lane, and pass its results to the other lanes.
 
-    It gets the vectors whose parts the lanes hold, and each lane gets its part of a vector that is
-    distributed. Raises SourceError for types that are not exchanged.
+    Distributed operands are gathered before the region, and distributed results are scattered after it.
+    Raises SourceError for types that cannot be exchanged.
     """
     region, results = operation.regions[0], operation.result_types
     block = region.blocks[0] if region.blocks else Block()
@@ -67,7 +67,7 @@ def execute_on_lane_zero(rewriter: DeviceRewriter, operation: Operation) -> None
 
 
 def _yielded(block: Block) -> list[Value]:
-    """Take the end of a block away, and return what it yields."""
+    """Remove the terminator of a block, and return the yielded values."""
     if not block.operations or block.operations[-1].name not in _YIELDS:
         return []
     return list(block.operations.pop().operands)
@@ -80,9 +80,9 @@ def _condition(
     yielded: Sequence[Value],
     condition: Value,
 ) -> list[Value]:
-    """Make the region that of an `if`; return the elements of its results, 0 in other lanes.
+    """Move the region to an scf.if, and return the elements of its results, which are 0 in other lanes.
 
-    SPIR-V has no vectors of many elements as values of a branch.
+    Elements instead of vectors, because SPIR-V does not support large vectors as results of a branch.
     """
     types = {argument.name: argument.type for argument in block.arguments}
 

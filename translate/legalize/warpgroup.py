@@ -1,8 +1,9 @@
-"""Rows in which stores of a warpgroup's sums are, put right after convert-nvgpu-to-nvvm.
+"""Correct the rows of nvgpu.warpgroup.mma.store after convert-nvgpu-to-nvvm.
 
-The sums of more than 64 rows are a structure of structures, each the registers of 64 rows. The pass adds to the rows of
-the second and of later ones the registers before them and not 64 for each (NVGPUWarpgroupMmaStoreOpLowering of
-mlir/lib/Conversion/NVGPUToNVVM/NVGPUToNVVM.cpp), which is the same for 64 registers only.
+An accumulator of more than 64 rows is a structure of structures, with the registers of 64 rows each. For the second and
+later ones, the pass adds the number of preceding registers to the row instead of 64 each
+(NVGPUWarpgroupMmaStoreOpLowering of mlir/lib/Conversion/NVGPUToNVVM/NVGPUToNVVM.cpp), which is correct only for 64
+registers.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.rewriter import Rewriter
 from mlir_offload.translate.mlir.syntax import Attribute, split_types
 
-# Rows that a warpgroup multiplies at a time.
+# The rows of one warpgroup multiplication.
 ROWS = 64
 _THREAD = "nvvm.read.ptx.sreg.tid.x"
 _STRUCTURE, _INNER = "!llvm.struct", "struct<("
 
 
 def correct_stored_rows(module: Operation) -> None:
-    """Let a `gpu.module` store each part of a warpgroup's sums in rows of its own."""
+    """Correct the rows of accumulator stores in a `gpu.module`."""
     rewriter = Rewriter("%mo_row_")
 
     def correct(addition: Operation, rows: int) -> None:
@@ -33,9 +34,9 @@ def correct_stored_rows(module: Operation) -> None:
 
 
 def _wrong_additions(module: Operation) -> Iterator[tuple[int, int]]:
-    """Yield the `id` of each addition of a row, and the rows to add.
+    """Yield the `id` of each wrong addition to a row, and the correct number of rows.
 
-    All operations that a store becomes have its location, the thread's number among them.
+    All operations of a lowered store have its location, including the thread ID.
     """
     constants: dict[str, int] = {}
     part, wrong, location, has_thread = 0, 0, "", False
@@ -55,7 +56,7 @@ def _wrong_additions(module: Operation) -> Iterator[tuple[int, int]]:
 
 
 def _part(operation: Operation) -> tuple[int, int] | None:
-    """Return the number of the part of sums that is taken out, and what is added to its rows; none of other values."""
+    """Return the index of the extracted part of an accumulator and the wrong row offset, None for other values."""
     kind = Attribute(operation.operand_types[0])
     position = operation.attribute("position").integers
     parts = split_types(kind.body) if kind.name == _STRUCTURE else []

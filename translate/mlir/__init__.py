@@ -1,4 +1,4 @@
-"""MLIR text: the one reader of it, its operations as objects, and rewrites of them."""
+"""A parser and printer of MLIR in generic form, its operations as objects, and a rewriter."""
 
 from mlir_offload.toolchain import load_on_use
 

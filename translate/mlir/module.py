@@ -1,4 +1,4 @@
-"""A printed module: its aliases, its operations, its resources and its source locations, read and printed."""
+"""Parse and print a module in generic form: aliases, operations, resources and locations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.translate.mlir.operation import Block, CustomOperation, Operation, Region
 from mlir_offload.translate.mlir.syntax import MLIR, escape, unescape
 
-# A line begins an operation, or is a label, or ends a region: strings have their line ends escaped.
+# Each line begins an operation, is a label, or ends a region, because line ends in strings are escaped.
 _OPERATION = pattern(r' *(?:(%[^"]*?) = )?"([^"]+)"\(([^)]*)\)')
 _CUSTOM = pattern(r"(?:(%[^\"=]*?) = )?([a-z]\w*\.[\w.]+ .*)", re.DOTALL)
 _ALIAS_USE = pattern(r"[#!][A-Za-z_]\w*")
@@ -21,16 +21,15 @@ _OPENING, _NEXT_REGION = " ({", "}, {"
 
 
 class Module:
-    """A printed `builtin.module`, with what is printed before and behind it.
+    """A printed `builtin.module`, with the lines before and after it.
 
-    These are definitions of aliases, and the section of resources: each part that is made of the
-    module gets those that it uses.
+    These lines define aliases and resources. Each part that is split off gets those that it uses.
     """
 
     __slots__ = ("_definitions", "_first_of_tail", "head", "operation", "tail")
 
     def __init__(self, head: Sequence[str], operation: Operation, tail: Sequence[str]) -> None:
-        """Take the lines before the operation, the operation, and the lines behind it."""
+        """Take the lines before the operation, the operation, and the lines after it."""
         self.head = head
         self.operation = operation
         self.tail = tail
@@ -45,7 +44,7 @@ class Module:
 
     @property
     def aliases(self) -> dict[str, str]:
-        """Return what each alias represents."""
+        """Return the definition of each alias."""
         return {name: line.partition(" = ")[2] for name, line in self._definitions.items()}
 
     @property
@@ -55,12 +54,12 @@ class Module:
         return list(self.tail[start:])
 
     def render(self) -> str:
-        """Return the text as it was printed, but for what has been changed in operations."""
+        """Return the text of the module. It equals the parsed text, except for changes of operations."""
         return "\n".join((*self.head, *self.operation.lines(), *self.tail, ""))
 
     def render_part(self, body: Iterable[Operation]) -> str:
-        """Return the text of a module with these operations, and the aliases that they use."""
-        # A region has a block, even one without operations.
+        """Return the text of a module with these operations, and with the aliases and resources that they use."""
+        # The region must have a block, even without operations.
         block = Block(operations=list(body))
         if not block.operations:
             block.label = "^bb0:"
@@ -96,7 +95,7 @@ def _alias_lines(lines: Iterable[str]) -> dict[str, str]:
 
 
 def parse_module(text: str) -> Module:
-    """Read what mlir-opt prints. Raises ToolFailedError where the text is something else."""
+    """Parse the output of mlir-opt. Raises ToolFailedError if the text has another form."""
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -113,13 +112,13 @@ def parse_module(text: str) -> Module:
 
 
 def parse_operations(lines: Sequence[str]) -> list[Operation]:
-    """Read the lines of operations. Raises ToolFailedError where a line begins none."""
+    """Parse the lines of operations. Raises ToolFailedError if a line does not begin an operation."""
     blocks = parse_blocks(lines)
     return blocks[0].operations if blocks else []
 
 
 def parse_blocks(lines: Sequence[str]) -> list[Block]:
-    """Read the lines of blocks. Raises ToolFailedError where a line is of another form."""
+    """Parse the lines of blocks. Raises ToolFailedError if a line has another form."""
     try:
         return _parse_lines(lines)
     except ToolFailedError:
@@ -127,7 +126,7 @@ def parse_blocks(lines: Sequence[str]) -> list[Block]:
 
 
 def _joined(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines, those in whose brackets a type is printed on several lines as one."""
+    """Yield lines. Lines with unclosed brackets, from a type printed on several lines, are joined."""
     held = ""
     for line in lines:
         held = f"{held}\n{line}" if held else line
@@ -156,7 +155,7 @@ def _parse_lines(lines: Iterable[str]) -> list[Block]:
 
 
 class _Reader:
-    """Where reading is: in a region, in a block of it if one has begun, and in the operations around."""
+    """The state of the parser: the current region and block, and the enclosing operations."""
 
     def __init__(self) -> None:
         self._region = Region()
@@ -164,19 +163,19 @@ class _Reader:
         self._around: list[tuple[Operation, Region, list[Operation]]] = []
 
     def block(self) -> list[Operation]:
-        """Return the operations of the block, that of the entry if none has begun."""
+        """Return the operations of the current block; begin the entry block if there is none."""
         if self._operations is None:
             self._operations = []
             self._region.blocks.append(Block("", self._operations))
         return self._operations
 
     def enter(self, operation: Operation) -> None:
-        """Begin the first region of an operation of the block."""
+        """Begin the first region of an operation in the current block."""
         self._around.append((operation, self._region, self.block()))
         self._begin_region()
 
     def read_other(self, text: str) -> None:
-        """Read a line that begins no operation in generic form, without its indentation."""
+        """Parse a line, without indentation, that does not begin an operation in generic form."""
         if text.startswith("})") and self._around:
             operation, self._region, self._operations = self._around.pop()
             operation.end = text[2:]
@@ -192,7 +191,7 @@ class _Reader:
             raise _unexpected(msg)
 
     def finish(self) -> list[Block]:
-        """Return the blocks that were read."""
+        """Return the parsed blocks."""
         if self._around:
             msg = f"{self._around[-1][0].name} does not end"
             raise _unexpected(msg)
@@ -214,23 +213,23 @@ _FILE = pattern(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 _NAMED = pattern(r'"((?:[^"\\]|\\.)*)"\(')
 _ALIAS = pattern(r"#\w+")
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
-# What names a file in MLIR: a location, and the file of debug information that is there already.
+# File names in MLIR: locations, and the file of existing debug information.
 _LOCATION = pattern(rf"(?<=[(\[ ]){_QUOTED}(?=:\d)")
 _DEBUG_FILE = pattern(rf"(?<=#llvm\.di_file<){_QUOTED} in {_QUOTED}(?=>)")
 _DEPTH_LIMIT = 20
 
 
 class Locations(Struct, frozen=True):
-    """The locations behind the `#loc` aliases of a text; `aliases` has the texts by their names."""
+    """Resolves locations. `aliases` are the definitions of `#loc` aliases by name."""
 
     aliases: Mapping[str, str] = {}
 
     def of(self, operation: Operation) -> str:
-        """Return `file:line:column` of an operation, or an empty string."""
+        """Return `file:line:column` of an operation, an empty string if it is unknown."""
         return self.resolve(operation.location)
 
     def resolve(self, location: str, depth: int = 0) -> str:
-        """Return `file:line:column` of a location, or an empty string."""
+        """Return `file:line:column` of a location, an empty string if it is unknown."""
         direct = _FILE.search(location)
         if direct:
             return f"{unescape(direct[1])}:{direct[2]}:{direct[3]}"
@@ -242,9 +241,9 @@ class Locations(Struct, frozen=True):
         return next((place for place in found if place), "")
 
     def function_of(self, location: str) -> str:
-        """Return the name that a location has, that of a function; empty without one.
+        """Return the function name in a location, an empty string if there is none.
 
-        Of a call that was inlined the callee counts, as where MLIR itself names a function.
+        For an inlined call, this is the callee, as in MLIR's own messages.
         """
         for _ in range(_DEPTH_LIMIT):
             location = location.removeprefix("loc(").removeprefix("callsite(")
@@ -257,7 +256,7 @@ class Locations(Struct, frozen=True):
 
 
 def location_of_line(text: str, number: int) -> str:
-    """Return `file:line:column` of the operation that begins in a line of a printed module, or nothing."""
+    """Return `file:line:column` of the operation in a line of a printed module, an empty string for none."""
     lines = text.splitlines()
     if not 0 < number <= len(lines):
         return ""
@@ -267,11 +266,11 @@ def location_of_line(text: str, number: int) -> str:
 
 
 def map_files(text: str, made: Callable[[str], str]) -> str:
-    """Return the text of a module, in generic form, with other names of source files."""
+    """Replace the names of source files in a module in generic form."""
 
     def mapped(printed: str) -> str:
         name = unescape(printed)
-        # A name that is not UTF-8 would not come back the same.
+        # Keep an unchanged name as printed, because escaping a name that is not UTF-8 would change it.
         return escape(new) if (new := made(name)) != name else printed
 
     def located(match: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
 """Operations, regions and blocks of MLIR's generic form.
 
-An operation keeps the text of its attributes, types and location, and parses it when somebody asks;
-from then on it is printed of what was parsed.
+An operation keeps the text of its attributes, types and location, and parses it on first access. After that, it is
+printed from the parsed parts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _NOTHING = Attribute("")
 
 
 class Value(Struct, frozen=True, gc=False):
-    """A value: its name, with the percent sign, and its type."""
+    """A value: its name, including the percent sign, and its type."""
 
     name: str
     type: str
 
 
 class BlockArgument(Struct, frozen=True, gc=False):
-    """An argument of a block; the location is empty or begins with `loc(`."""
+    """A block argument. The location is empty or begins with `loc(`."""
 
     name: str
     type: str
@@ -42,7 +42,7 @@ class BlockArgument(Struct, frozen=True, gc=False):
 
 
 class Block(Struct, eq=False, gc=False):
-    """A block: its label as it is spelled, empty for one without, and its operations."""
+    """A block: the text of its label, which may be empty, and its operations."""
 
     label: str = ""
     operations: list[Operation] = []
@@ -56,15 +56,20 @@ class Block(Struct, eq=False, gc=False):
         return tuple(map(_block_argument, MLIR.split_list(MLIR.inside(self.label, start))))
 
     def drop_locations(self) -> None:
-        """Take the locations of its arguments away."""
+        """Remove the locations of its arguments."""
         if " loc(" in self.label:
             end = MLIR.closing(self.label, self.label.index("("))
             shown = ", ".join(f"{one.name}: {one.type}" for one in self.arguments)
             self.label = f"{self.label[: self.label.index('(')]}({shown}{self.label[end:]}"
 
+    def add_argument(self, value: Value) -> None:
+        """Add an argument behind those that it has; it has one."""
+        end = MLIR.closing(self.label, self.label.index("("))
+        self.label = f"{self.label[:end]}, {value.name}: {value.type}{self.label[end:]}"
+
     @classmethod
     def with_arguments(cls, arguments: Iterable[Value]) -> Block:
-        """Return an entry block that takes values of these names and types."""
+        """Return an entry block with arguments of these names and types."""
         return cls(f"^bb0({', '.join(f'{one.name}: {one.type}' for one in arguments)}):")
 
 
@@ -74,13 +79,13 @@ class Region(Struct, eq=False, gc=False):
     blocks: list[Block] = []
 
     def walk(self) -> list[Operation]:
-        """Return its operations and those in their regions, each before what is in it."""
+        """Return its operations and those in nested regions, in pre-order."""
         found: list[Operation] = []
         self.collect(found)
         return found
 
     def collect(self, found: list[Operation]) -> None:
-        """Append what `walk` returns."""
+        """Append the result of `walk`."""
         for block in self.blocks:
             for operation in block.operations:
                 found.append(operation)
@@ -88,22 +93,22 @@ class Region(Struct, eq=False, gc=False):
                     region.collect(found)
 
     def clone(self) -> Region:
-        """Return a region with blocks and operations of its own."""
+        """Return a deep copy."""
         return Region(
             [Block(one.label, [op.clone() for op in one.operations]) for one in self.blocks]
         )
 
     def rename(self, names: dict[str, str]) -> None:
-        """Give operations in it other values as operands."""
+        """Rename the operands of its operations."""
         for operation in self.walk() if names else ():
             operation.rename_operands(names)
 
 
 class Operation(Struct, eq=False, gc=False):
-    """An operation in generic form; `result_text` is `%0:2` for two results of one name.
+    """An operation in generic form. `result_text` is `%0:2` for two results with one name.
 
-    `head` is what is printed behind the operands up to the first region, `end` what is behind the last;
-    both are out of date once the `signature` has been parsed.
+    `head` is the text after the operands up to the first region, `end` the text after the last region.
+    Both are obsolete after the `signature` has been parsed.
     """
 
     name: str
@@ -115,26 +120,26 @@ class Operation(Struct, eq=False, gc=False):
     _signature: Signature | None = None
 
     def copy_without_regions(self) -> Operation:
-        """Return an operation that differs in its regions only."""
+        """Return a copy without regions."""
         self._print_signature()
         return type(self)(self.name, self.result_text, self.operand_text, self.head, self.end)
 
     def clone(self) -> Operation:
-        """Return an operation like it, with operations of its own in its regions."""
+        """Return a deep copy."""
         copy = self.copy_without_regions()
         copy.regions = [region.clone() for region in self.regions]
         return copy
 
     @property
     def signature(self) -> Signature:
-        """Return what follows its operands, to be read and changed."""
+        """Return the parsed part after the operands, which may be changed."""
         if self._signature is None:
             self._signature = parse_signature(self.head, self.end if self.regions else None)
         return self._signature
 
     @property
     def properties(self) -> dict[str, Attribute]:
-        """Return the attributes that are its own."""
+        """Return the properties (inherent attributes)."""
         return self.signature.properties
 
     @property
@@ -154,14 +159,14 @@ class Operation(Struct, eq=False, gc=False):
 
     @property
     def location(self) -> str:
-        """Return its location, `loc(...)`; empty where it has none."""
+        """Return its location, `loc(...)`, an empty string if it has none."""
         if self._signature is not None:
             return self._signature.location
         text = self.end if self.regions else self.head
         return text[_location_start(text) + 1 :]
 
     def drop_locations(self) -> None:
-        """Take its location away, and those of the arguments of its blocks."""
+        """Remove its location, and the locations of its block arguments."""
         if self._signature is not None:
             self._signature.location = ""
         elif self.regions:
@@ -173,15 +178,15 @@ class Operation(Struct, eq=False, gc=False):
                 block.drop_locations()
 
     def attribute(self, name: str) -> Attribute:
-        """Return a property or attribute; an empty one where it has none."""
+        """Return a property or attribute, an empty one if the operation does not have it."""
         signature = self.signature
         return signature.properties.get(name) or signature.attributes.get(name) or _NOTHING
 
     @property
     def known_block_size(self) -> Sequence[int]:
-        """Return the size of the blocks that run a GPU function; empty where it has none.
+        """Return the known block size of a GPU function, an empty sequence if it has none.
 
-        It is a property, and the attribute `gpu.known_block_size` where a program has that.
+        It is a property, or the attribute `gpu.known_block_size`.
         """
         return (
             self.attribute("known_block_size").integers
@@ -189,11 +194,11 @@ class Operation(Struct, eq=False, gc=False):
         )
 
     def has(self, name: str) -> bool:
-        """Say whether it has a property or attribute."""
+        """Return whether the operation has a property or attribute with this name."""
         return name in self.signature.properties or name in self.signature.attributes
 
     def set_attribute(self, name: str, value: Attribute) -> None:
-        """Change a property or attribute, or add it as an attribute."""
+        """Set a property or attribute. A new name is added as an attribute."""
         signature = self.signature
         is_own = name in signature.properties
         (signature.properties if is_own else signature.attributes)[name] = value
@@ -215,7 +220,7 @@ class Operation(Struct, eq=False, gc=False):
 
     @property
     def result_names(self) -> list[str]:
-        """Return the names of its results, as other operations spell them."""
+        """Return the names of its results, as operands refer to them."""
         if ":" not in self.result_text:
             return self.result_text.split(", ") if self.result_text else []
         groups = (group.partition(":") for group in self.result_text.split(", "))
@@ -232,34 +237,34 @@ class Operation(Struct, eq=False, gc=False):
 
     @property
     def operations(self) -> list[Operation]:
-        """Return the operations of its first region, which has one block."""
+        """Return the operations of the first block in its first region."""
         blocks = self.regions[0].blocks if self.regions else ()
         return blocks[0].operations if blocks else []
 
     @property
     def symbol(self) -> str:
-        """Return the name that it defines; empty where it defines none."""
+        """Return the symbol that it defines, an empty string if it defines none."""
         return self.attribute("sym_name").string
 
     @property
     def is_declaration(self) -> bool:
-        """Say whether its only region holds nothing: that of a function that is defined elsewhere."""
+        """Return whether it has no body, like a function that is defined elsewhere."""
         return not self.regions or not self.regions[0].blocks
 
     def walk_inside(self) -> list[Operation]:
-        """Return the operations in its regions, each before what is in it."""
+        """Return the operations in its regions, in pre-order."""
         found: list[Operation] = []
         for region in self.regions:
             region.collect(found)
         return found
 
     def rename_operands(self, names: Mapping[str, str]) -> None:
-        """Take other values as operands."""
+        """Rename its operands."""
         if self.operand_text:
             self.operand_text = ", ".join(names.get(name, name) for name in self.operand_names)
 
     def edit_text(self, edit: Callable[[str], str]) -> None:
-        """Change the text of attributes, types and locations, in its regions as well."""
+        """Edit the text of attributes, types and locations, including those in its regions."""
         self._print_signature()
         self._signature = None
         self.head, self.end = edit(self.head), edit(self.end)
@@ -276,7 +281,7 @@ class Operation(Struct, eq=False, gc=False):
         return out
 
     def render(self, indent: str, out: list[str]) -> None:
-        """Append its lines."""
+        """Append its lines to `out`."""
         self._print_signature()
         results = f"{self.result_text} = " if self.result_text else ""
         first = f'{indent}{results}"{self.name}"({self.operand_text}){self.head}'
@@ -301,42 +306,42 @@ class Operation(Struct, eq=False, gc=False):
 
 
 class CustomOperation(Operation, eq=False, gc=False):
-    """An operation in its custom form, `head`, for what releases print in different generic forms.
+    """An operation in custom form, `head`, for operations whose generic form depends on the release.
 
     `end` is its location.
     """
 
     @classmethod
     def parse(cls, result_text: str, text: str) -> CustomOperation:
-        """Read the text of an operation of one line, without its results."""
+        """Parse an operation on one line, without its results."""
         start = _location_start(text)
         return cls(text.partition(" ")[0], result_text, "", text[:start], text[start + 1 :])
 
     def drop_locations(self) -> None:
-        """Take its location away."""
+        """Remove its location."""
         self.end = ""
 
     @property
     def signature(self) -> Signature:
-        """Return nothing but the location."""
+        """Return a signature with only the location."""
         return Signature(location=self.end)
 
     def rename_operands(self, names: Mapping[str, str]) -> None:
-        """Take other values as operands."""
+        """Rename its operands."""
         self.head = rename_values(self.head, names)
 
     def render(self, indent: str, out: list[str]) -> None:
-        """Append its line."""
+        """Append its line to `out`."""
         results = f"{self.result_text} = " if self.result_text else ""
         out.append(f"{indent}{results}{self.head} {self.end}".rstrip())
 
 
 def _location_start(text: str) -> int:
-    """Return where the location at the end of a text begins, with its space; the end if there is none."""
+    """Return the start of the location at the end of a text, including its space; the end if there is none."""
     start = text.rfind(" loc(")
     if start >= 0 and '"' in text[start:]:
         start = MLIR.blanked(text).rfind(" loc(")
-    # That in an attribute is not at the end.
+    # A location in an attribute is not at the end of the text.
     is_last = start >= 0 and MLIR.closing(text, start + len(" loc")) == len(text) - 1
     return start if is_last else len(text)
 
@@ -352,7 +357,7 @@ def _block_argument(text: str) -> BlockArgument:
 
 
 def function_type(operation: Operation) -> tuple[list[str], list[str]]:
-    """Return the types that a function takes, and those that it gives; nothing of another operation."""
+    """Return the parameter and result types of a function, empty lists for another operation."""
     text = operation.attribute("function_type")
     if text.startswith("("):
         end = MLIR.closing(text, 0)
@@ -367,5 +372,5 @@ def function_type(operation: Operation) -> tuple[list[str], list[str]]:
 
 
 def _spelled(kind: str) -> str:
-    """Return a type of the LLVM dialect as it is spelled outside of its own types."""
+    """Return a type of the LLVM dialect in the form that it has outside of LLVM types."""
     return f"!llvm.{kind}" if _LLVM_TYPE.match(kind) else kind

@@ -1,4 +1,4 @@
-"""Rewrites of operations, in the manner of MLIR's PatternRewriter."""
+"""A rewriter of operations, similar to MLIR's PatternRewriter."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class Rewriter:
-    """Creates operations at an insertion point, and replaces those that patterns match.
+    """Creates operations at an insertion point, and replaces operations that patterns match.
 
-    New values get names that no program has. What is created gets the location of the operation that is
-    being rewritten.
+    New values get names with a prefix that no program uses. New operations get the location of the
+    operation that is rewritten.
     """
 
     def __init__(self, prefix: str = "%mo_") -> None:
-        """Take the beginning of the names of new values."""
+        """Take the prefix of the names of new values."""
         self.location = ""
         self._prefix = prefix
         self._count = 0
@@ -34,17 +34,17 @@ class Rewriter:
         self._renamed: dict[str, str] = {}
 
     def fresh_name(self) -> str:
-        """Return a name that no other value has."""
+        """Return an unused name."""
         self._count += 1
         return f"{self._prefix}{self._count}"
 
     @property
     def has_created(self) -> bool:
-        """Say whether there is a value that it created."""
+        """Return whether the rewriter created a value."""
         return self._count > 0
 
     def insert(self, operation: Operation) -> Operation:
-        """Put an operation at the insertion point."""
+        """Insert an operation at the insertion point."""
         self._point.append(operation)
         return operation
 
@@ -75,7 +75,7 @@ class Rewriter:
         kind: str,
         properties: Mapping[str, str] | None = None,
     ) -> Value:
-        """Create an operation with one result, and return that."""
+        """Create an operation with one result, and return the result."""
         given = f" <{{{render_dictionary(properties)}}}>" if properties else ""
         types = ", ".join([one.type for one in operands])
         shown = f"({kind})" if kind.startswith("(") else kind
@@ -86,36 +86,36 @@ class Rewriter:
         return Value(result, kind)
 
     def custom(self, text: str, kind: str = "") -> Value:
-        """Create an operation of its custom form, without results and location; return its result."""
+        """Create an operation from its custom form, without results and location; return its result."""
         result = self.fresh_name() if kind else ""
         self.insert(CustomOperation("", result, head=text, end=self.location))
         return Value(result, kind)
 
     @contextmanager
     def region(self, arguments: Sequence[Value] = ()) -> Iterator[Region]:
-        """Give a new region of one block, whose end is the insertion point meanwhile."""
+        """Create a region with one block, and make its end the insertion point in the `with` block."""
         block = Block.with_arguments(arguments) if arguments else Block()
         with self.insertion_point(block.operations):
             yield Region([block])
 
     @contextmanager
     def insertion_point(self, operations: list[Operation]) -> Iterator[None]:
-        """Insert at the end of a list meanwhile."""
+        """Make the end of a list the insertion point in the `with` block."""
         before, self._point = self._point, operations
         yield
         self._point = before
 
     def replace(self, operation: Operation, values: Sequence[Value]) -> None:
-        """Let other values stand for the results of an operation that is not kept."""
+        """Replace the results of an operation, which is removed, by other values."""
         for old, new in zip(operation.result_names, values, strict=True):
             self._renamed[old] = self._renamed.get(new.name, new.name)
 
     def rewrite(
         self, region: Region, find: Callable[[Operation], Callable[[Self, Operation], None] | None]
     ) -> None:
-        """Give each operation of a region to the pattern that is found for it, inner ones first.
+        """Apply to each operation of a region the pattern that `find` returns for it, inner operations first.
 
-        A pattern makes what comes in the place of the operation; it may insert that itself.
+        A pattern creates the replacement of the operation. It may insert the operation itself again.
         """
         outside, self._renamed = self._renamed, {}
         for block in region.blocks:
@@ -130,7 +130,7 @@ class Rewriter:
     def rewrite_chosen(
         self, function: Operation, chosen: Mapping[int, T], change: Callable[[Operation, T], None]
     ) -> None:
-        """Give the operations in another one that are chosen by their `id` to a function, with what is known of each."""
+        """Apply `change` to the operations whose `id` is a key of `chosen`, with the value as argument."""
 
         def pattern(_: Rewriter, operation: Operation) -> None:
             change(operation, chosen[id(operation)])
@@ -139,7 +139,7 @@ class Rewriter:
             self.rewrite(region, lambda one: pattern if id(one) in chosen else None)
 
     def enter(self, operation: Operation) -> None:
-        """Take note of an operation of the program before it is rewritten."""
+        """Hook that is called for each operation before it is rewritten."""
 
     def _rewrite_one(
         self,

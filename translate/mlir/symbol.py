@@ -1,4 +1,4 @@
-"""Where a symbol, or a function, is in the text of a program that need not parse."""
+"""Find symbols and functions in the text of a program, which may be invalid."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _DEFINITION = pattern(r"\.(?:func|global)\b[^\n@]*$")
 
 
 def find_symbol(text: str, name: str, *, is_definition: bool) -> tuple[int, int] | None:
-    """Return the line and the column of a definition of a symbol, or of a use; None without one.
+    """Return line and column of a symbol's definition or first use, None if there is neither.
 
-    A symbol without a use is at its declaration.
+    If the symbol has no such occurrence, return its first one.
     """
     code = MLIR.blanked(text)
     found = [match.start() for match in re.finditer(rf"@{re.escape(name)}(?![\w$.-])", code)]
@@ -29,9 +29,9 @@ def find_symbol(text: str, name: str, *, is_definition: bool) -> tuple[int, int]
 
 
 def place_of_symbol(message: str, file: str) -> str:
-    """Return where the symbol that a message names is in a program, the file itself if it has none.
+    """Return the location of the symbol in a message, only the file if it is not found.
 
-    It is named as in `@f` by a message about a use, as in `kernel 'k' is defined` about the definition.
+    A message about a use contains `@f`, a message about a definition `kernel 'k' is defined`.
     """
     name = re.search(
         r"@(?P<use>[\w$.-]+)|kernel '(?P<kernel>[^']+)' is (?P<launched>launched)?", message
@@ -52,21 +52,21 @@ def _defines(code: str, place: int) -> bool:
 
 
 class FunctionText(Struct, frozen=True):
-    """The name of a function and where its text begins and ends."""
+    """A function in a text: its name, start and end."""
 
     name: str
     start: int
     end: int
 
     def removed_from(self, text: str) -> str:
-        """Return the text, each other character at its place, without the function."""
+        """Return the text with the function replaced by spaces, so that positions do not change."""
         lines = text[self.start : self.end].split("\n")
         blank = "\n".join(" " * len(line) for line in lines)
         return text[: self.start] + blank + text[self.end :]
 
 
 def find_function(text: str, line: int, column: int) -> FunctionText | None:
-    """Return the function around a place; None outside of one, or where braces do not match."""
+    """Return the function that contains a position; None if there is none or braces are unbalanced."""
     position = sum(map(len, text.splitlines(keepends=True)[: line - 1])) + column - 1
     code = MLIR.blanked(text)
     heads = [match for match in _FUNCTION.finditer(code) if match.start() <= position]

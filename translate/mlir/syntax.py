@@ -1,6 +1,6 @@
 """The tokens, attributes and types of MLIR text.
 
-What is in a string or a comment is never taken for code.
+Text in strings and comments is never treated as code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TOKEN = pattern(
 _ESCAPE = pattern(rb"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _BARE_NAME = pattern(r"[A-Za-z_][\w$.-]*")
 _VALUE = pattern(r"%[\w$.-]+(?:#\d+)?")
-# Names of operations are strings too; an attribute of a dialect goes on with . or <.
+# Names of operations are strings too. An attribute of a dialect, not an alias, continues with . or <.
 _NAME = pattern(rf"{_STRING}|[%^]{_SUFFIX_ID}|[#!][A-Za-z_]\w*(?![\w$.<])")
 _PRINTABLE = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
@@ -40,7 +40,7 @@ _FLOAT = pattern(r"b?f(\d+)|tf(\d+)")
 def tokens(text: str) -> list[str]:
     """Return the tokens of any MLIR text without spaces and comments.
 
-    The first character of a token tells what it is: `"` a string, `%` a value, `@` a symbol, `^` a
+    The first character of a token determines its kind: `"` a string, `%` a value, `@` a symbol, `^` a
     block, `#` and `!` an alias or the name of a dialect's attribute or type.
     """
     found: list[str] = _TOKEN.findall(text)
@@ -48,60 +48,60 @@ def tokens(text: str) -> list[str]:
 
 
 def unescape_bytes(text: str) -> bytes:
-    """Return the bytes of the string that MLIR prints as `text` between quotes."""
+    """Decode the bytes of a string that MLIR prints as `text` in quotes."""
     raw = text.encode("utf-8", errors="surrogateescape")
     return _ESCAPE.sub(lambda m: bytes.fromhex(m[1].decode()) if m[1] else m[2], raw)
 
 
 def unescape(text: str) -> str:
-    """Return the string that MLIR prints as `text` between quotes."""
+    """Decode a string that MLIR prints as `text` in quotes."""
     return unescape_bytes(text).decode("utf-8", errors="replace") if "\\" in text else text
 
 
 def escape(text: str) -> str:
-    """Return the string as MLIR writes it between quotes."""
+    """Return the string as MLIR prints it in quotes."""
     encoded = text.encode("utf-8", errors="surrogateescape")
     return "".join(chr(byte) if byte in _PRINTABLE else f"\\{byte:02X}" for byte in encoded)
 
 
 def render_symbol(name: str) -> str:
-    """Return the reference to a symbol, quoted only where it must be."""
+    """Return a reference to a symbol, with quotes only if necessary."""
     return f"@{name}" if _BARE_NAME.fullmatch(name) else f'@"{escape(name)}"'
 
 
 def parse_symbol(token: str) -> str:
-    """Return the name that a reference to a symbol spells."""
+    """Return the name in a reference to a symbol."""
     return unescape(token[2:-1]) if token.startswith('@"') else token[1:]
 
 
 def rename_values(text: str, names: Mapping[str, str]) -> str:
-    """Return the text with other names for some values."""
+    """Rename values in a text."""
     return MLIR.replace(_VALUE, lambda match: names.get(match[0], match[0]), text)
 
 
 def replace_names(text: str, made: Callable[[str], str]) -> str:
-    """Return the text with other names for its values, blocks and aliases."""
+    """Rename the values, blocks and aliases in a text."""
     return _NAME.sub(lambda match: match[0] if match[0][0] == '"' else made(match[0]), text)
 
 
 class Attribute(str):
-    """The text of an attribute; that of a unit attribute in a dictionary is empty."""
+    """The text of an attribute. A unit attribute in a dictionary is empty."""
 
     __slots__ = ()
 
     @property
     def string(self) -> str:
-        """Return the string that it is; empty for another attribute."""
+        """Return the value of a string attribute, an empty string for another attribute."""
         return unescape(self[1:-1]) if self.startswith('"') else ""
 
     @property
     def content(self) -> bytes:
-        """Return the bytes of the string that it is; none for another attribute."""
+        """Return the bytes of a string attribute, none for another attribute."""
         return unescape_bytes(self[1:-1]) if self.startswith('"') else b""
 
     @property
     def integer(self) -> int | None:
-        """Return the number of `3 : i32`; None for another attribute."""
+        """Return the number of `3 : i32`, None for another attribute."""
         number = self.partition(" ")[0]
         if number in _BOOLEANS:
             return _BOOLEANS[number]
@@ -117,43 +117,43 @@ class Attribute(str):
 
     @property
     def elements(self) -> tuple[Attribute, ...]:
-        """Return the attributes of the array that it is."""
+        """Return the elements of an array attribute, none for another attribute."""
         return parse_list(MLIR.inside(self, 0)) if self.startswith("[") else ()
 
     @property
     def entries(self) -> dict[str, Attribute]:
-        """Return the attributes of the dictionary that it is."""
+        """Return the entries of a dictionary attribute, none for another attribute."""
         return parse_dictionary(MLIR.inside(self, 0)) if self.startswith("{") else {}
 
     @property
     def name(self) -> str:
-        """Return `#nvvm.target` of `#nvvm.target<...>`, as of a type `memref` of `memref<...>`."""
+        """Return the name before `<`: `#nvvm.target` of `#nvvm.target<...>`, `memref` of `memref<...>`."""
         return self.partition("<")[0]
 
     @property
     def body(self) -> str:
-        """Return what is between the brackets behind the name; empty where there is nothing."""
+        """Return the text in the brackets after the name, an empty string if there is none."""
         start = self.find("<")
         return MLIR.inside(self, start) if start >= 0 and '"' not in self[:start] else ""
 
     @property
     def body_elements(self) -> tuple[Attribute, ...]:
-        """Return the parts of the list between the brackets."""
+        """Return the elements of the list in the brackets."""
         return parse_list(self.body)
 
     @property
     def enumerator(self) -> str:
-        """Return the last word between the brackets: `x` of `#gpu<dim x>`."""
+        """Return the last word in the brackets: `x` of `#gpu<dim x>`."""
         return self.body.rpartition(" ")[2]
 
     @property
     def parameters(self) -> dict[str, Attribute]:
-        """Return the named parameters between the brackets: `chip` of `#nvvm.target<chip = "sm_90">`."""
+        """Return the named parameters in the brackets: `chip` of `#nvvm.target<chip = "sm_90">`."""
         return parse_dictionary(self.body)
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """Return the names of the reference to a symbol that it is, the outermost first."""
+        """Return the names in a symbol reference, the outermost first."""
         return tuple(parse_symbol(token) for token in tokens(self) if token[0] == "@")
 
 
@@ -163,7 +163,7 @@ def parse_list(text: str) -> tuple[Attribute, ...]:
 
 
 def parse_dictionary(text: str) -> dict[str, Attribute]:
-    """Return the attributes of `name = value, unit, ...`, names as they are spelled."""
+    """Parse `name = value, unit, ...`. Quoted names keep their quotes."""
     found: dict[str, Attribute] = {}
     for item in MLIR.split_list(text):
         if item.startswith('"'):
@@ -186,12 +186,12 @@ def integer_array(kind: str, numbers: Iterable[int]) -> Attribute:
 
 
 def quoted(text: str) -> Attribute:
-    """Return the attribute that is a string."""
+    """Return a string attribute."""
     return Attribute(f'"{escape(text)}"')
 
 
 def attributes_in(text: str, names: Container[str]) -> Iterator[Attribute]:
-    """Yield the attributes of some names in any MLIR text, be it in custom form or cut off."""
+    """Yield the attributes with these names in any MLIR text, even in custom form or truncated."""
     found = tokens(text)
     for start, name in enumerate(found):
         if name in names and found[start + 1 : start + 2] == ["<"]:
@@ -199,7 +199,7 @@ def attributes_in(text: str, names: Container[str]) -> Iterator[Attribute]:
 
 
 def _group_end(found: Sequence[str], start: int) -> int:
-    """Return the place behind the bracket that closes the one at `start`; the end if none does."""
+    """Return the index after the bracket that closes the one at `start`, or `start` if there is none."""
     depth = 0
     for place in range(start, len(found)):
         depth += (found[place] in _OPENING) - (found[place] in _CLOSING)
@@ -208,12 +208,12 @@ def _group_end(found: Sequence[str], start: int) -> int:
     return start
 
 
-# Unregistered operations may have a dictionary of no properties, which is printed.
+# Unregistered operations may have an empty dictionary of properties, which is printed.
 _NO_PROPERTIES = {"": Attribute("")}
 
 
 class Signature(Struct, gc=False):
-    """What follows the operands of an operation, besides its regions."""
+    """The parts of an operation after its operands, except its regions."""
 
     successors: list[str] = []
     properties: dict[str, Attribute] = {}
@@ -224,12 +224,12 @@ class Signature(Struct, gc=False):
 
 
 def split_types(text: str) -> list[str]:
-    """Return the types of `(a, b)`, or the one type that the text is."""
+    """Return the types of `(a, b)`, or a single type without parentheses."""
     return MLIR.split_list(MLIR.inside(text, 0) if text.startswith("(") else text)
 
 
 def parse_signature(head: str, end: str | None) -> Signature:
-    """Read what follows the operands: before the regions, and behind them if there are any."""
+    """Parse the text after the operands (`head`) and after the regions (`end`, None without regions)."""
     found = Signature()
     text, place = head, 0
     if text.startswith("["):
@@ -257,7 +257,7 @@ def parse_signature(head: str, end: str | None) -> Signature:
 
 
 def _result_types(text: str, start: int) -> tuple[list[str], int]:
-    """Return the types behind the arrow, and where they end."""
+    """Return the types after the arrow, and the position of their end."""
     if text.startswith("(", start):
         stop = MLIR.closing(text, start)
         return MLIR.split_list(text[start + 1 : stop]), stop + 1
@@ -267,7 +267,7 @@ def _result_types(text: str, start: int) -> tuple[list[str], int]:
 
 
 def render_signature(signature: Signature, *, has_regions: bool) -> tuple[str, str]:
-    """Return the text before the regions, and that behind them."""
+    """Return the text before and after the regions."""
     head = f"[{', '.join(signature.successors)}]" if signature.successors else ""
     if signature.properties:
         head += f" <{{{render_dictionary(signature.properties)}}}>"
@@ -281,7 +281,7 @@ def render_signature(signature: Signature, *, has_regions: bool) -> tuple[str, s
 
 
 class Shaped(Struct, frozen=True):
-    """A vector or memref: its sizes, None for one that is not known, its elements and further parameters."""
+    """A vector or memref type: its sizes (None if dynamic), its element type and further parameters."""
 
     sizes: tuple[int | None, ...]
     element: str
@@ -289,19 +289,19 @@ class Shaped(Struct, frozen=True):
 
 
 def integer_width(kind: str) -> int:
-    """Return the bits of an integer type, 0 for another one."""
+    """Return the width of an integer type in bits, 0 for another type."""
     match = _INTEGER.fullmatch(kind)
     return int(match[1]) if match else 0
 
 
 def float_width(kind: str) -> int:
-    """Return the number in the name of a floating-point type, 0 for another one."""
+    """Return the number in the name of a floating-point type, 0 for another type."""
     match = _FLOAT.match(kind)
     return int(match[1] or match[2]) if match else 0
 
 
 def parse_shaped(kind: str, name: str) -> Shaped | None:
-    """Return the parts of `vector<...>` or `memref<...>`; None for other types and those without a rank."""
+    """Parse `vector<...>` or `memref<...>`. Return None for other and for unranked types."""
     if not kind.startswith(f"{name}<") or kind.startswith(f"{name}<*x"):
         return None
     first, *others = MLIR.split_list(Attribute(kind).body)
@@ -313,19 +313,19 @@ def parse_shaped(kind: str, name: str) -> Shaped | None:
 
 
 def is_layout(parameter: str) -> bool:
-    """Say whether a parameter of a memref is its layout, and not its memory space."""
+    """Return whether a parameter of a memref type is its layout, not its memory space."""
     is_alias = parameter.startswith("#") and not parameter.startswith("#gpu.")
     return is_alias or parameter.startswith(("strided<", "affine_map<"))
 
 
 def has_layout(kind: str) -> bool:
-    """Say whether a type is that of a memref with a layout."""
+    """Return whether a type is a memref with a layout."""
     memref = parse_shaped(kind, "memref")
     return memref is not None and any(map(is_layout, memref.parameters))
 
 
 def with_memref_space(text: str, spaces: Collection[str], other: str) -> str:
-    """Return the text with every memref in one of the memory spaces in another, "" for the default."""
+    """Change the memory space of every memref type in one of `spaces` to `other`, "" for the default."""
     if "memref<" not in text:
         return text
     for start in reversed([match.start() for match in _MEMREF.finditer(MLIR.blanked(text))]):
@@ -339,7 +339,7 @@ def with_memref_space(text: str, spaces: Collection[str], other: str) -> str:
 
 
 def with_dialect_types(text: str, dialect: str, made: Callable[[Attribute], str]) -> str:
-    """Return the text with other types for those of a dialect; an empty one keeps what is there."""
+    """Replace the types of a dialect by the results of `made`. An empty result keeps the type."""
     mark = f"!{dialect}."
     if mark not in text:
         return text

@@ -1,4 +1,4 @@
-"""Kernels for SPIR-V: the LLVM IR of NVIDIA GPUs in the terms of OpenCL."""
+"""Kernels for SPIR-V: convert LLVM IR for NVIDIA GPUs to OpenCL functions and address spaces."""
 
 from mlir_offload.toolchain import load_on_use
 

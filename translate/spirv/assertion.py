@@ -1,8 +1,8 @@
-"""Failed assertions for SPIR-V, which has no instruction that stops: a flag that the host reads.
+"""Failed assertions for SPIR-V, which has no trap: set a flag that the host reads.
 
-A kernel gets the address of the flag as a parameter, by whose name the runtime knows it. The thread
-sets the flag and leaves the kernel. It goes on in a function, since there is no way out of its caller, and
-in a module with barriers, where the other threads would wait for it.
+The address of the flag is a kernel parameter that the runtime identifies by name. A failing thread sets the
+flag and returns from the kernel. It continues in a function other than the kernel, because it cannot leave the
+caller, and in a module with barriers, because the other threads would wait for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mlir_offload.translate.cpu.text import (
 )
 from mlir_offload.translate.legalize.assertion import FAILURE_MARK
 
-# As offload/runtime/sycl_spirv.c has it.
+# The same name as in offload/runtime/sycl_spirv.c.
 _FLAG = "%mo.failures"
 _PARAMETER = f"ptr addrspace(1) {_FLAG}"
 _BARRIER = "@llvm.nvvm.bar"
@@ -33,9 +33,9 @@ _PREDECESSOR = ir_pattern(", %`label:bare` ]")
 def with_failures(
     module: DeviceModule, kernels: Collection[str], *, keeps_functions: bool
 ) -> DeviceModule:
-    """Return the module with the flag set after each failed assertion.
+    """Set the flag after each failed assertion.
 
-    A function that other files call keeps its parameters: its assertions are printed, no more.
+    A function that other files call keeps its parameters, so that its failed assertions are only printed.
     """
     mark = symbol(FAILURE_MARK)
     if not any(mark in line for function in module.functions for line in function.body):
@@ -51,7 +51,7 @@ def with_failures(
 def _functions_that_fail(
     module: DeviceModule, kernels: Collection[str], *, keeps_functions: bool
 ) -> frozenset[str]:
-    """Return the functions with assertions and their callers, as far as they can take the flag."""
+    """Return the functions with assertions, and their callers, if they can get the flag as a parameter."""
     able = {
         function.name: function
         for function in module.functions
@@ -103,7 +103,7 @@ def _body(function: Function, told: frozenset[str], *, leaves: bool) -> Iterator
 
 
 def _last_parts(function: Function) -> dict[str, str]:
-    """Return for each block with failed assertions the label of what is left of it in the end."""
+    """Return for each block with assertions the label of its last part after splitting."""
     parts: dict[str, int] = {}
     label = ""
     for line in function.body:

@@ -1,4 +1,4 @@
-"""What is in code for SPIR-V for what device code calls: NVVM intrinsics, libdevice, printf, atomics."""
+"""The SPIR-V replacements of NVVM intrinsics, libdevice functions and atomics."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mlir_offload.translate.spirv.pointer import GENERIC
 
 _INTRINSIC = "llvm.nvvm."
 _AXES = "xyz"
-_PURE = "nounwind willreturn memory(none)"
+PURE = "nounwind willreturn memory(none)"
 _MANGLED = {"float": "f", "double": "d", "i32": "i", "i64": "l", "half": "Dh"}
 _SHUFFLED = {"float": "f", "i32": "j"}
 _LANE = "_Z22get_sub_group_local_idv"
-# The lane that each mode of llvm.nvvm.shfl.sync takes a value from (PTX ISA, shfl.sync), and whether
-# there is one: %n is the first lane of the segment, %m the last.
+# The source lane of each mode of llvm.nvvm.shfl.sync (PTX ISA, shfl.sync), and the condition that it exists.
+# %n is the first lane of the segment, %m the last.
 _SHUFFLES = {
     "idx": ("%o = xor i32 %g, -1\n  %q = and i32 %b, %o\n  %j = or i32 %n, %q", "sle"),
     "up": ("%j = sub i32 %l, %b", "sge"),
@@ -43,9 +43,9 @@ _ATOMIC_BITS = {"float": ("i32", "f32"), "double": ("i64", "f64")}
 
 
 class SpirvFunction(Struct, frozen=True):
-    """A function to call: its symbol, its definition or declaration, and what that refers to.
+    """A function: its symbol, its definition or declaration, and the functions that it calls.
 
-    It `uses_subgroup` where the number of threads in a subgroup must be what the program counts on.
+    `uses_subgroup`: it requires the subgroup size that the program assumes.
     """
 
     symbol: str
@@ -57,7 +57,7 @@ class SpirvFunction(Struct, frozen=True):
 def find_spirv_function(
     name: str, result: str, parameters: tuple[str, ...]
 ) -> SpirvFunction | None:
-    """Return what represents a function that device code calls by its name with these types."""
+    """Return the replacement of a function with this name and these types, None if there is none."""
     if name.startswith("__nv_"):
         return _math(name.removeprefix("__nv_"), result, parameters)
     if name.startswith(("llvm.maximum.", "llvm.minimum.")):
@@ -69,9 +69,9 @@ def find_spirv_function(
 
 
 def atomic_function(operation: str, kind: str) -> SpirvFunction | None:
-    """Return what represents `atomicrmw` on floating-point numbers: a loop of compare and exchange.
+    """Return the replacement of `atomicrmw` on floating-point numbers: a compare-exchange loop.
 
-    The back end has instructions for them in extensions only, which the linker wrapper does not allow.
+    The back end supports the instructions only in extensions, which the linker wrapper does not enable.
     """
     if operation not in _ATOMICS or kind not in _ATOMIC_BITS:
         return None
@@ -99,7 +99,7 @@ done:
 
 
 def declaration(symbol: str, result: str, parameters: str, attributes: str = "") -> SpirvFunction:
-    """Return a function of OpenCL C."""
+    """Return the declaration of an OpenCL C function."""
     text = f"declare spir_func {result} @{symbol}({parameters}) {attributes}".rstrip()
     return SpirvFunction(symbol, text)
 
@@ -108,7 +108,7 @@ def _define(
     symbol: str, result: str, parameters: str, *lines: str, needs: tuple[SpirvFunction, ...] = ()
 ) -> SpirvFunction:
     body = "\n".join(f"  {line}" for line in lines)
-    # To be one with its callers, convergent or not, it is inlined before anything else is done.
+    # Inlined before other optimizations, so that its callers determine whether it is convergent.
     head = f"define internal spir_func {result} @{symbol}({parameters})"
     return SpirvFunction(symbol, f"{head} convergent alwaysinline nounwind {{\n{body}\n}}", needs)
 
@@ -125,7 +125,7 @@ def _register(name: str) -> SpirvFunction | None:
         f"%s = call spir_func i64 @{function}(i32 {_AXES.index(match[2])})",
         "%r = trunc i64 %s to i32",
         "ret i32 %r",
-        needs=(declaration(function, "i64", "i32", _PURE),),
+        needs=(declaration(function, "i64", "i32", PURE),),
     )
 
 
@@ -181,11 +181,11 @@ def _shuffle(name: str) -> SpirvFunction | None:
 
 
 def _ordered_extremum(name: str, kind: str) -> SpirvFunction:
-    """Return maximum or minimum as IEEE 754-2019 has it: the back end takes OpenCL's fmax, which drops NaN."""
+    """Return maximum or minimum of IEEE 754-2019, because the back end uses OpenCL's fmax, which drops NaN."""
     operation, _, mangled = name.partition(".")
     compared = _FLOAT.sub("i1", kind)
     is_largest = operation == "maximum"
-    # The sum of two zeros is the larger one: -0 only where both are.
+    # The sum of two zeros is the larger one: -0 only if both are -0.
     zero = (
         ("%z = fadd T %a, %b",)
         if is_largest
@@ -218,12 +218,12 @@ def _math(name: str, result: str, parameters: tuple[str, ...]) -> SpirvFunction 
     if called not in table["math"] or not all(kind in _MANGLED for kind in parameters):
         return None
     symbol = f"_Z{len(called)}{called}{''.join(map(_MANGLED.__getitem__, parameters))}"
-    return declaration(symbol, result, ", ".join(parameters), _PURE)
+    return declaration(symbol, result, ", ".join(parameters), PURE)
 
 
 def _sincos(kind: str) -> SpirvFunction:
     letter = _MANGLED[kind]
-    sine, cosine = (declaration(f"_Z3{name}{letter}", kind, kind, _PURE) for name in ("sin", "cos"))
+    sine, cosine = (declaration(f"_Z3{name}{letter}", kind, kind, PURE) for name in ("sin", "cos"))
     return _define(
         f"mo.sincos.{letter}",
         "void",
@@ -238,12 +238,12 @@ def _sincos(kind: str) -> SpirvFunction:
 
 
 def spirv_operations() -> frozenset[str]:
-    """Return the operations of the NVVM dialect that have a counterpart."""
+    """Return the operations of the NVVM dialect that have a replacement."""
     return frozenset(_table()["operations"])
 
 
 def spirv_layout(llvm_major: int) -> str:
-    """Return the data layout that a release of LLVM gives 64-bit SPIR-V."""
+    """Return the data layout of 64-bit SPIR-V in a release of LLVM."""
     rows = [row for row in _table()["layouts"] if row["since"] <= llvm_major]
     return str((rows or _table()["layouts"][:1])[-1]["layout"])
 

@@ -1,12 +1,13 @@
-"""Device modules for SPIR-V: from the NVVM IR that mlir-translate writes to what its back end compiles.
+"""Convert device modules from NVVM IR to LLVM IR for the SPIR-V back end.
 
-The lowering is that for NVIDIA GPUs, which has more of the gpu dialect than convert-gpu-to-llvm-spv;
-what it calls of NVVM and libdevice becomes OpenCL C, which the back end of LLVM knows by name.
+The lowering is that for NVIDIA GPUs, because it supports more of the gpu dialect than
+convert-gpu-to-llvm-spv. Calls of NVVM intrinsics and libdevice become calls of OpenCL C functions, which
+the back end recognizes by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -39,6 +40,7 @@ from mlir_offload.translate.spirv.call import (
     find_spirv_function,
     spirv_layout,
 )
+from mlir_offload.translate.spirv.conversion import rewrite_conversion
 from mlir_offload.translate.spirv.pointer import GENERIC, GLOBAL, with_spirv_spaces
 from mlir_offload.translate.spirv.printf import (
     PRINTF_DECLARATION,
@@ -47,7 +49,7 @@ from mlir_offload.translate.spirv.printf import (
 )
 
 SUBGROUP_SIZE = 32
-# The back end drops a trap, and what follows it is code that is never reached.
+# The back end drops a trap, and treats the code after it as unreachable.
 _LACKING = frozenset({"vprintf", "__assertfail", "llvm.trap", "llvm.debugtrap"})
 _DYNAMIC = ir_pattern("= `internal|external` addrspace(3) global [0 x ")
 _DYNAMIC_PARAMETER = "%mo.dynamic"
@@ -59,14 +61,14 @@ _ATOMIC = ir_line(
     "ptr addrspace(`space:number`) `address:some`, `type:word` `value:operand` "
 )
 _GENERIC_PARAMETER = ir_line("ptr addrspace(4) `attributes:some``name:local``end`")
-# SPIR-V has no other numbers: the back end rounds their widths up, and the host passes them as they are.
+# SPIR-V has no other number types. The back end would widen them, but the host passes their own width.
 _PASSED = frozenset({"half", "bfloat", "float", "double", "i8", "i16", "i32", "i64"})
 _VECTOR = ir_line("<`number` x `element:word`>`end`")
 _BOOLEAN_PARAMETER = ir_line("i1 `words``name:local``end`")
 
 
 class ToolPaths(Protocol):
-    """Where the programs of an LLVM release are."""
+    """The programs of an LLVM release."""
 
     def tool(self, name: str) -> Path:
         """Return the path of a program of this release."""
@@ -75,11 +77,12 @@ class ToolPaths(Protocol):
 def spirv_device_ir(
     ll_text: str, *, kernels: Collection[str], llvm_major: int, keeps_functions: bool = False
 ) -> str:
-    """Return a device module that the SPIR-V back end of an LLVM release compiles as intended.
+    """Convert a device module for the SPIR-V back end of an LLVM release.
 
-    Kernels take pointers into global memory, and one more parameter, dynamic shared memory, if they
-    use that; whoever launches them passes its size. All else is internal, unless the module
-    `keeps_functions` for files that call them. Raises SourceError for what SPIR-V has not.
+    Pointer parameters of kernels point to global memory. A kernel with dynamic workgroup memory gets an
+    additional parameter for it; the launch passes its size. Everything else becomes internal; with
+    `keeps_functions`, external functions stay external, for other files. Raises SourceError for code that
+    SPIR-V does not support.
     """
     module = with_spirv_spaces(parse_device_module(ll_text))
     module = with_failures(module, kernels, keeps_functions=keeps_functions)
@@ -87,7 +90,7 @@ def spirv_device_ir(
     functions = [calls.rewrite(function) for function in module.functions]
     dynamic = frozenset(name for name, line in module.globals if _DYNAMIC.search(line))
     number = module.next_metadata_id()
-    # A function of another file may count on the size as well.
+    # Functions of other files may also depend on the subgroup size.
     marked = calls.uses_subgroup or calls.calls_out or keeps_functions
     size = f" !intel_reqd_sub_group_size !{number}" if marked else ""
     made = []
@@ -99,7 +102,7 @@ def spirv_device_ir(
             made.append(_function(function, keeps_functions=keeps_functions))
     text = "\n".join(
         (
-            # Without one, LLVM puts the path of the file there, which may be a temporary one.
+            # Otherwise LLVM adds the name of the file, which may be temporary.
             'source_filename = "LLVMDialectModule"',
             f'target datalayout = "{spirv_layout(llvm_major)}"',
             f'target triple = "{SPIRV_TRIPLE}"',
@@ -111,7 +114,7 @@ def spirv_device_ir(
             ),
             *calls.render(),
             *(function.render() for function in made),
-            # By these the reader of LLVM would mark the kernels as NVIDIA's again.
+            # Annotations would make LLVM's reader mark the kernels with ptx_kernel again.
             *(line for line in module.tail if not line.startswith("!nvvm.annotations")),
             *((f"!{number} = !{{i32 {SUBGROUP_SIZE}}}",) if marked else ()),
             "",
@@ -129,18 +132,18 @@ def spirv_bitcode_command(
     libraries: Sequence[Path] = (),
     arguments: Sequence[str] = (),
 ) -> Command:
-    """Return the command that optimises a device module to bitcode, for code generation at link."""
+    """Return the command that optimizes a device module to bitcode, for code generation at link time."""
     linked = (
         word for library in libraries for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(library))
     )
-    # At -O0 pointers stay in structs, where the back end loses what they point to.
+    # At -O0 pointers stay in structs, in which the back end loses their pointees.
     level = f"-O{max(1, opt_level)}"
     flags = ("-c", "-emit-llvm", level, "-Wno-override-module", *linked, *arguments)
     return Command((*_clang(llvm), *flags, str(source), "-o", str(output)))
 
 
 def spirv_code_command(llvm: ToolPaths, source: Path, output: Path) -> Command:
-    """Return the command that generates SPIR-V of bitcode, as the linker wrapper does later."""
+    """Return the command that compiles bitcode to SPIR-V, as the linker wrapper does later."""
     flags = ("-c", "-O0", "-Xclang", "-disable-llvm-passes", "-Wno-override-module")
     return Command((*_clang(llvm), *flags, str(source), "-o", str(output)))
 
@@ -150,7 +153,7 @@ def _clang(llvm: ToolPaths) -> tuple[str, ...]:
 
 
 class _Calls(Struct):
-    """Rewrites what functions call, and keeps what that refers to."""
+    """Rewrites calls, and collects the functions that they require."""
 
     module: DeviceModule
     printf: PrintfCalls
@@ -160,20 +163,26 @@ class _Calls(Struct):
 
     @property
     def calls_out(self) -> bool:
-        """Say whether a function of another file is called."""
+        """Return whether the module calls a function of another file."""
         return bool(self.external)
 
     def rewrite(self, function: Function) -> Function:
-        """Return a function whose calls are those that the back end knows."""
+        """Replace the calls of a function by calls that the back end supports."""
         buffers = printf_buffers(function.body)
         body: list[str] = []
-        for number, line in enumerate(function.body):
+        for number, line in enumerate(self._converted(function)):
             for made in self.printf.rewrite(without_bfloat(line), buffers, number):
                 body += self._atomic(made, number) if "atomicrmw f" in made else [self._call(made)]
         return replace(function, head=without_bfloat(function.head), body=tuple(body))
 
+    def _converted(self, function: Function) -> Iterator[str]:
+        for conversion in map(rewrite_conversion, function.body):
+            for used in conversion.used:
+                self._use(used)
+            yield from conversion.lines
+
     def render(self) -> list[str]:
-        """Return the definitions and declarations of all that is called."""
+        """Return the definitions and declarations of all called functions."""
         formats = [f"{name} = {line}" for line, name in self.printf.formats.items()]
         declared = [PRINTF_DECLARATION] if formats else []
         return [*formats, *declared, *self.external.values(), *(f.text for f in self.used.values())]
@@ -206,7 +215,7 @@ class _Calls(Struct):
         return _converted(line, match["callee"], match["callee"])
 
     def _declare(self, name: str) -> None:
-        """Declare what the module declares: an intrinsic as it is, a function of another file."""
+        """Declare a function that the module declares: an intrinsic, or a function of another file."""
         line = dict(self.module.declarations).get(name)
         if line is None:
             return
@@ -241,7 +250,7 @@ class _Calls(Struct):
 
 
 def _result_type(text: str) -> str:
-    """Return the result type of a call: what is last between `call` and the callee."""
+    """Return the result type of a call: the last part of the text between `call` and the callee."""
     text = text.strip()
     if text[-1] not in "}]>)":
         return text.rsplit(" ", 1)[-1]
@@ -263,14 +272,14 @@ def _type_of(argument: str) -> str:
 
 
 def _converted(line: str, callee: str, called: str) -> str:
-    """Return a call with the calling convention of SPIR-V, of this function."""
+    """Replace the callee of a call, and add the calling convention of SPIR-V."""
     start = line.index(callee)
     head = _CALL_START.sub(r"call \g<flags>spir_func ", line[:start], count=1)
     return f"{head}{called}{line[start + len(callee) :]}"
 
 
 def _kernel(function: Function, dynamic: frozenset[str], size: str) -> Function:
-    """Return a kernel: pointers come from global memory, dynamic shared memory is the last parameter."""
+    """Convert a kernel: pointers to global memory, dynamic workgroup memory as last parameter."""
     parameters, entry = [], []
     for parameter in function.parameters:
         generic, boolean = _GENERIC_PARAMETER.match(parameter), _BOOLEAN_PARAMETER.match(parameter)
@@ -296,7 +305,7 @@ def _kernel(function: Function, dynamic: frozenset[str], size: str) -> Function:
 
 
 def _convergent(head: str) -> str:
-    """Return a function's head with the attribute of one that may wait for other threads."""
+    """Add the attribute `convergent` to the head of a function."""
     end = LLVM_IR.closing(head, head.index("(", head.index("@"))) + 1
     return f"{head[:end]} convergent{head[end:]}"
 
@@ -326,7 +335,7 @@ def _function(function: Function, *, keeps_functions: bool) -> Function:
 
 
 def _converted_head(words: str, head: str) -> str:
-    """Return the first line of a function with these words for its linkage and calling convention."""
+    """Replace the linkage and calling convention in the first line of a function."""
     rest = _CONVENTION.sub("", head.split(" ", 1)[1], count=1)
     return f"{words}{without_linkage(rest)}"
 
@@ -349,7 +358,7 @@ def _internal_variable(line: str) -> str:
 
 
 class NotInSpirvError(SourceError):
-    """An operation that SPIR-V does not have; with debug information the error has a line."""
+    """An operation that SPIR-V does not support. With debug information, the error has a line."""
 
 
 def _unsupported(what: str, module: DeviceModule, line: str) -> NotInSpirvError:

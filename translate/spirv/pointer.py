@@ -1,7 +1,7 @@
-"""Address spaces of NVPTX as those of SPIR-V, in the text of a device module.
+"""Convert the address spaces of NVPTX in a device module to those of SPIR-V.
 
-SPIR-V has no flat memory that every pointer may point into unless it says so: what is `ptr` for NVPTX
-becomes a generic pointer, address space 4, and stack variables, in space 0, are cast to it.
+In SPIR-V only generic pointers (address space 4) can point to any memory. `ptr` of NVPTX becomes a generic
+pointer, and the addresses of stack variables (address space 0) are cast to it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mlir_offload.translate.cpu.text import DeviceModule, Function, label_of, sy
 
 GENERIC = "ptr addrspace(4)"
 GLOBAL = "ptr addrspace(1)"
-# Constant memory becomes global memory: generic pointers do not reach SPIR-V's UniformConstant.
+# Constant memory becomes global memory, because generic pointers cannot point to SPIR-V's UniformConstant.
 _SPACES = {0: 4, 1: 1, 3: 3, 4: 1, 5: 0}
 _POINTER = ir_pattern("`start`ptr`(` addrspace(`space:number`)`)?``name_end`")
 _MANGLED = ir_pattern("@llvm.`dotted`")
@@ -29,10 +29,10 @@ _ALLOCA = ir_line(
 
 
 def with_spirv_spaces(module: DeviceModule) -> DeviceModule:
-    """Return the module with its pointers, variables and stack in the address spaces of SPIR-V.
+    """Convert the pointers, variables and stack of a module to the address spaces of SPIR-V.
 
-    Raises SourceError for a stack variable whose size is not known, and for an intrinsic that takes
-    pointers of one address space only.
+    Raises SourceError for a stack variable of unknown size, and for an intrinsic that supports only
+    pointers of one address space.
     """
     moved = _generic_variables(module)
     functions = []
@@ -51,7 +51,7 @@ def with_spirv_spaces(module: DeviceModule) -> DeviceModule:
 
 def _declaration(name: str, line: str) -> str:
     mapped = _mapped(line)
-    # One that takes pointers of any space has the space in its name.
+    # An intrinsic that is overloaded on the pointer type has the address space in its name.
     if mapped != line and name.startswith("llvm.") and not _MANGLED_POINTER.search(name):
         msg = f"{name} is not supported for spirv64: it has no form for the memory of SPIR-V"
         hint = "rewrite it with loads and stores, or leave spirv64 out of --offload-arch"
@@ -60,7 +60,7 @@ def _declaration(name: str, line: str) -> str:
 
 
 def _mapped(line: str) -> str:
-    """Return a line with the spaces of pointers, and of the names of intrinsics, those of SPIR-V."""
+    """Convert the address spaces of pointers and of intrinsic names in a line."""
     return _MANGLED.sub(
         lambda name: _MANGLED_POINTER.sub(
             lambda match: f".{match['lanes']}p{_SPACES.get(int(match['space']), 4)}", name[0]
@@ -75,7 +75,7 @@ def _pointer(match: re.Match[str]) -> str:
 
 
 def _generic_variables(module: DeviceModule) -> frozenset[str]:
-    """Return the variables whose address is `ptr`: those in global memory."""
+    """Return the variables with an address of type `ptr`, which are in global memory."""
     found = []
     for name, line in module.globals:
         match = _VARIABLE_SPACE.search(line)
@@ -96,7 +96,7 @@ def _variable(line: str, moved: frozenset[str], name: str) -> str:
 
 
 def _with_generic_variables(line: str, moved: frozenset[str]) -> str:
-    """Return a line in which the addresses of variables in global memory are generic pointers."""
+    """Cast the addresses of variables in global memory to generic pointers in a line."""
     if "@" not in line:
         return line
     for name in moved:
@@ -108,7 +108,7 @@ def _with_generic_variables(line: str, moved: frozenset[str]) -> str:
 
 
 def _with_stack(function: Function) -> Function:
-    """Put stack variables at the entry, where SPIR-V has them, and cast them to generic pointers."""
+    """Move stack variables to the entry block, as SPIR-V requires, and cast them to generic pointers."""
     entry: list[str] = []
     rest: list[str] = []
     for line in function.body:

@@ -1,4 +1,4 @@
-"""CUDA's vprintf as the printf of OpenCL C: a format in constant memory, arguments one by one."""
+"""Convert CUDA's vprintf to OpenCL's printf, with a format in constant memory and separate arguments."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _VPRINTF = ir_line(
 _FORMAT = ir_pattern("addrspacecast (ptr addrspace(1) `format:global` to ")
 _TEXT = ir_pattern('[`number` x i8] c"`text:string`"')
 _BUFFER = ir_line("`indent`%mo.stack.`name:bare` = alloca {` ?``types:some`` ?`}`align?``end`")
-# OpenCL C has no `ll`; its `l` is 64 bits long.
+# OpenCL C does not have `ll`; `l` is for 64 bits.
 _LENGTH = re.compile(r"%(?:%|([-+ #0-9.*]*)ll(?=[diouxX]))")
 
 
 class PrintfCalls(Struct):
-    """Rewrites the calls of one module; `formats` are the variables that they need."""
+    """Rewrites the calls of one module. `formats` are the variables with format strings."""
 
     module: DeviceModule
     formats: dict[str, str] = field(default_factory=dict)
 
     def rewrite(self, line: str, buffers: Mapping[str, tuple[str, ...]], number: int) -> list[str]:
-        """Return what represents a line; `buffers` are the types of arguments by stack variable."""
+        """Return the lines that replace a line. `buffers` are the types of the arguments by stack variable."""
         match = _VPRINTF.match(line)
         if match is None:
             return [line]
@@ -54,7 +54,7 @@ class PrintfCalls(Struct):
             ]
             arguments.append(f"{argument} {name}")
         signature = "i32 (ptr addrspace(2), ...)"
-        # Merged, the calls of two branches would choose between formats, which must be constants.
+        # nomerge: a merged call of two branches would select its format, which must be a constant.
         call = f"call spir_func {signature} @{PRINTF}({', '.join(arguments)}) nomerge"
         return [*lines, f"  {match['result'] or ''}{call}"]
 
@@ -73,12 +73,12 @@ class PrintfCalls(Struct):
 
 
 def _without_length(match: re.Match[str]) -> str:
-    # A percent sign that is printed goes first, so that what follows it is not a conversion.
+    # `%%` must match first, so that the characters after it are not a conversion.
     return match[0] if match[0] == "%%" else f"%{match[1]}l"
 
 
 def printf_buffers(body: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return the types of what each stack variable of a function holds that is a struct."""
+    """Return the member types of each stack variable of a function that is a struct."""
     matches = (_BUFFER.match(line) for line in body)
     return {match["name"]: tuple(LLVM_IR.split_list(match["types"])) for match in matches if match}
 

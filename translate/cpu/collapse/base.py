@@ -191,30 +191,33 @@ class KernelWriter:
         return made
 
     def can_be_parallel(self, pieces: Iterable[Piece]) -> bool:
-        """Say whether a loop over lanes may be marked as parallel.
+        """Return whether a loop over lanes may be marked as parallel.
 
-        In such a loop LLVM 19 and 22 do not see that a load reads what the same lane stored before: they
-        load structures of several lanes at once, too early (InterleavedAccessInfo finds no dependences).
+        In such a loop the vectorizer of LLVM 15 to 22 joins strided accesses to groups. It moves the loads of a group
+        to the first one and the stores to the last one, past accesses of the same lane to the same memory, because
+        `canReorderMemAccessesForInterleavedGroups` (llvm/Analysis/VectorUtils.h) uses dependences that
+        `LoopAccessInfo::analyzeLoop` does not compute for parallel loops.
         """
-        stored: list[Value] = []
+        stored: list[tuple[Value, bool]] = []
         for piece in pieces:
             if piece.is_serial:
                 return False
             for i in piece.instructions:
                 if i.opcode == Opcode.STORE:
                     value, address = self.graph.operands[i]
-                    if self._is_strided(address, value.type):
-                        stored.append(address)
+                    stored.append((address, self._is_strided(address, value.type)))
                 elif i.opcode == Opcode.LOAD:
                     (address,) = self.graph.operands[i]
-                    if self._is_strided(address, i.type) and any(
-                        self.slots.may_overlap(address, other) for other in stored
+                    is_strided = self._is_strided(address, i.type)
+                    if any(
+                        (is_strided or other_is_strided) and self.slots.may_overlap(address, other)
+                        for other, other_is_strided in stored
                     ):
                         return False
         return True
 
     def _is_strided(self, address: Value, type_: Type) -> bool:
-        """Say whether what the lanes access may have gaps between."""
+        """Return whether there may be gaps between the accesses of the lanes."""
         stride = self.shapes[address].stride
         return stride is None or abs(stride) not in (0, self.frame.module.size_bytes(type_))
 
