@@ -88,9 +88,10 @@ class Slots:
 
     # One for the strip --------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Forget what represented values in the piece before."""
+    def begin(self, *, is_masked: bool = False) -> None:
+        """Begin a piece: forget the scalars of the previous one. In masked code lane 0 may be inactive."""
         self._scalars = {}
+        self.is_masked = is_masked
 
     def known_scalar(self, value: Value) -> Value | None:
         """Return what represents a value of lane 0, if that is known here."""
@@ -168,7 +169,8 @@ class Slots:
             return base
         if value.type.kind == TypeKind.POINTER:
             distance = b.binary(Opcode.MUL, lane, frame.number(stride, frame.i64))
-            return b.offset(frame.i8, base, distance)
+            # The address of an inactive lane 0 may be out of bounds.
+            return b.offset(frame.i8, base, distance, is_inbounds=not self.is_masked)
         is_narrow = value.type.bits < frame.i64.bits
         own = b.cast(Opcode.TRUNC if is_narrow else Opcode.ZEXT, lane, value.type)
         if stride != 1:
