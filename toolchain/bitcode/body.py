@@ -52,7 +52,7 @@ class Entry(Struct, frozen=True):
 
 
 class UnknownInstructionError(Exception):
-    """An instruction whose operands this reader does not know."""
+    """An instruction or constant that this reader does not support."""
 
 
 _KINDS = {
