@@ -1,6 +1,6 @@
-"""Read 64-bit little-endian ELF files: sections, symbols, pointers that the linker filled in.
+"""Read 64-bit little-endian ELF files: sections, symbols, and pointers with relocations.
 
-Only the headers and what is asked for are read. Names and numbers follow the System V ABI, gABI 4.1.
+Only the headers and the requested content are read. Names and numbers follow the System V ABI, gABI 4.1.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _FUNCTION = 2
 _HIDDEN = frozenset({1, 2})
 _WEAK = 2
 _VISIBLE_BINDINGS = (1, _WEAK)
-# Strings may share their ends, so all names together may be longer than the table; far longer is
-# an attack on the time that reading takes.
+# Strings may share suffixes, so all names together may be longer than the table. The limit prevents
+# files with overlapping strings from making the read time quadratic.
 _NAME_BYTES_PER_BYTE = 64
 _LONGEST_NAME = 1 << 16
 _SMALL_BYTES = 1 << 20
 
 
 class ElfType(IntEnum):
-    """What an ELF file is for (`e_type`)."""
+    """The type of an ELF file (`e_type`)."""
 
     RELOCATABLE = 1
     EXECUTABLE = 2
@@ -55,7 +55,7 @@ class Machine(IntEnum):
 
 
 class SectionType(IntEnum):
-    """The section types that are looked for (`sh_type`)."""
+    """The section types that are used here (`sh_type`)."""
 
     PROGBITS = 1
     SYMTAB = 2
@@ -70,7 +70,7 @@ _NOBITS, _RELA = SectionType.NOBITS.value, SectionType.RELA.value
 
 
 class ElfSection(Struct, frozen=True):
-    """One section header; `type` is a SectionType where that knows it."""
+    """One section header. `type` may be a value that SectionType does not contain."""
 
     number: int
     name: str
@@ -85,7 +85,7 @@ class ElfSection(Struct, frozen=True):
 
 
 class ElfSymbol(Struct, frozen=True):
-    """One symbol; `section` is 0 where it is undefined, and -1 where it has no section."""
+    """One symbol. `section` is 0 if it is undefined, -1 if it has a special section index."""
 
     name: str
     info: int
@@ -101,27 +101,27 @@ class ElfSymbol(Struct, frozen=True):
 
     @property
     def is_global(self) -> bool:
-        """Return whether other files see the symbol."""
+        """Return whether the symbol is global or weak."""
         return self.info >> 4 in _VISIBLE_BINDINGS
 
     @property
     def is_weak(self) -> bool:
-        """Return whether the definition of another file may take its place."""
+        """Return whether the symbol is weak: a definition in another file may replace it."""
         return self.info >> 4 == _WEAK
 
     @property
     def is_hidden(self) -> bool:
-        """Return whether only the file that it is linked into sees the symbol."""
+        """Return whether the symbol is visible only in the file that it is linked into."""
         return self.other & 0x3 in _HIDDEN
 
     @property
     def is_undefined(self) -> bool:
-        """Return whether another file has to define the symbol."""
+        """Return whether another file must define the symbol."""
         return self.section == _UNDEFINED
 
 
 class StringTable(Struct):
-    """A string table, whose strings are found by offset; all together stay linear in its size."""
+    """A string table. The total size of the strings that are read is limited to a multiple of its size."""
 
     view: ByteView
     data: bytes = b""
@@ -129,14 +129,14 @@ class StringTable(Struct):
     _left: int = 0
 
     def __post_init__(self) -> None:
-        """Read the table once."""
+        """Read the table."""
         self.data = self.view.whole()
         self._left = (self.view.size + _LONGEST_NAME) * _NAME_BYTES_PER_BYTE
 
     def text_at(self, offset: int) -> str:
-        """Return the string at an offset; empty where there is none.
+        """Return the string at an offset; empty if the offset is outside the table.
 
-        Raises VerificationError where the names of a file overlap without end.
+        Raises VerificationError if the string has no end, or if the strings overlap too often.
         """
         known = self._found.get(offset)
         if known is not None:
@@ -155,10 +155,10 @@ class StringTable(Struct):
 
 
 class ElfFile(Struct):
-    """An ELF file: its section headers, the content of the sections still unread.
+    """An ELF file with its section headers. The content of the sections is read on demand.
 
-    `rows` are the headers as they are stored. A link asks most objects for a few sections by name: the
-    others get no name.
+    `rows` are the raw section headers. A link needs only a few sections of most objects, so names are decoded
+    on demand.
     """
 
     view: ByteView
@@ -169,16 +169,16 @@ class ElfFile(Struct):
     abi_version: int
     rows: Sequence[_Row] = ()
     names: StringTable | None = None
-    # Many compilers put the names of symbols into the table of section names.
+    # String tables by section number. Many compilers use one table for section names and symbol names.
     _strings: dict[int, StringTable] = field(default_factory=dict)
     _sections: tuple[ElfSection, ...] | None = None
     _types: tuple[int, ...] | None = None
-    # The sections that are loaded with a program: number, begin and end.
+    # The sections that are loaded with a program: number, start address and end address.
     _allocated: tuple[tuple[int, int, int], ...] | None = None
 
     @property
     def sections(self) -> tuple[ElfSection, ...]:
-        """Return all sections. Raises VerificationError where a name is damaged."""
+        """Return all sections. Raises VerificationError if a name is corrupt."""
         if self._sections is None:
             self._sections = tuple([self.section(number) for number in range(len(self.rows))])
         return self._sections
@@ -191,26 +191,26 @@ class ElfFile(Struct):
 
     @property
     def is_relocatable(self) -> bool:
-        """Return whether it is still to be linked."""
+        """Return whether it is a relocatable object file."""
         return self.type == ElfType.RELOCATABLE
 
     @property
     def location(self) -> str:
-        """Return the file, as errors name it."""
+        """Return the file name for error messages."""
         return self.view.location
 
     def may_have(self, name: str) -> bool:
-        """Return whether a section can have that name; far faster than to look for it."""
+        """Return whether the section names contain a string; much faster than `named`."""
         return self.names is not None and name.encode() in self.names.data
 
     def named(self, name: str) -> tuple[ElfSection, ...]:
-        """Return the sections of that name."""
+        """Return the sections with a name."""
         return self.starting((f"{name}\0".encode(),))
 
     def starting(self, prefixes: tuple[bytes, ...]) -> tuple[ElfSection, ...]:
-        """Return the sections whose names, with the NUL that ends them, begin so."""
+        """Return the sections whose names, including the final NUL, start with one of the prefixes."""
         names = self.names.data if self.names else b""
-        # Most objects have few of the sections that are looked for.
+        # Most objects contain few of the requested sections.
         present = tuple([prefix for prefix in prefixes if prefix in names])
         if not present:
             return ()
@@ -224,7 +224,7 @@ class ElfFile(Struct):
         return map(self.section, self._numbers(kind))
 
     def _numbers(self, kind: int) -> Iterator[int]:
-        """Return the sections of a type by number, found at the speed of a search in a tuple."""
+        """Yield the numbers of the sections of a type. `tuple.index` is faster than a loop over all headers."""
         if self._types is None:
             self._types = tuple([row[1] for row in self.rows])
         number = -1
@@ -233,30 +233,30 @@ class ElfFile(Struct):
             yield number
 
     def content(self, section: ElfSection, *, form: str = "") -> ByteView:
-        """Return what a section holds; empty where the file has no bytes for it.
+        """Return the content of a section; empty for SHT_NOBITS.
 
-        Raises VerificationError where the section reaches beyond the file.
+        Raises VerificationError if the section exceeds the file.
         """
         size = 0 if section.type == SectionType.NOBITS else section.size
         offset = section.offset if size else 0
         return self.view.part(offset, size, f"section {section.name}", form=form)
 
     def _content_of(self, number: int) -> ByteView:
-        """Return what a section holds, as `content`; only an error needs its name."""
+        """Return the content of a section like `content`, but decode its name only for an error."""
         row = self.rows[number]
         if row[1] == _NOBITS or row[4] + row[5] > self.view.size:
             return self.content(self.section(number))
         return self.view.part(row[4], row[5], "section")
 
     def symbols(self, table: str) -> Iterator[ElfSymbol]:
-        """Return the symbols of `.symtab` or `.dynsym`, those of no name included."""
+        """Yield the symbols of `.symtab` or `.dynsym`, including symbols without a name."""
         for section in self.named(table):
             yield from self.symbols_of(section)
 
     def symbols_of(
         self, section: ElfSection, prefixes: tuple[bytes, ...] = ()
     ) -> Iterator[ElfSymbol]:
-        """Return the symbols of a symbol table, in their order: those whose names begin so."""
+        """Yield the symbols of a symbol table in order: all, or those whose names start with a prefix."""
         names = self.strings(section.link)
         view = self.content(section)
         rows = view.table(_SYMBOL, 0, view.size // _SYMBOL.size, f"section {section.name}")
@@ -268,7 +268,7 @@ class ElfFile(Struct):
             yield ElfSymbol(text, info, other, _place(index), value, size)
 
     def strings(self, index: int) -> StringTable | None:
-        """Return the string table in a section, or None where there is no such section."""
+        """Return the string table in a section, or None if there is no such section."""
         if not 0 < index < len(self.rows):
             return None
         if index not in self._strings:
@@ -276,9 +276,9 @@ class ElfFile(Struct):
         return self._strings[index]
 
     def pointers(self, section: ElfSection) -> dict[int, tuple[int, int]]:
-        """Return what the linker stores in a section: offset -> (section index, offset therein).
+        """Return the relocated pointers in a section: offset -> (section index, offset in that section).
 
-        In a linked file the index is -1 and the second number an address.
+        In a linked file, the index is -1 and the second number is an address.
         """
         found: dict[int, tuple[int, int]] = {}
         everywhere, own = not self.is_relocatable, section.number
@@ -288,13 +288,13 @@ class ElfFile(Struct):
         return found
 
     def text_of(self, pointer: tuple[int, int]) -> str:
-        """Return the string that a pointer of `pointers` names; empty where it leads nowhere."""
+        """Return the string at a pointer from `pointers`; empty if the pointer is invalid."""
         index, offset = pointer
         if not 0 <= index < len(self.rows):
             index, offset = self._placed(offset)
         if index < 0 or offset < 0:
             return ""
-        # The names of all entries are in one section as a rule, and most files have a small one.
+        # The names of all entries are usually in one small section: read it at once.
         if self.rows[index][5] <= _SMALL_BYTES:
             table = self.strings(index)
             return table.text_at(offset) if table else ""
@@ -302,7 +302,7 @@ class ElfFile(Struct):
         return view.text(offset, "string") if offset < view.size else ""
 
     def _placed(self, address: int) -> tuple[int, int]:
-        """Return the section at an address and the offset therein; -1 where there is none."""
+        """Return the section at an address and the offset in it; -1 if there is none."""
         if self._allocated is None:
             self._allocated = tuple(
                 [
@@ -330,7 +330,7 @@ class ElfFile(Struct):
             offset = place - base
             if not 0 <= offset < section.size:
                 continue
-            # Of many symbols few have a place in the section: only these are looked at.
+            # Only the symbols of these relocations are decoded, because they are few.
             at = (info >> 32) * _SYMBOL.size
             if not at:
                 yield offset, (-1, addend)
@@ -343,7 +343,7 @@ class ElfFile(Struct):
 def read_elf(view: ByteView) -> ElfFile:
     """Read the headers of an ELF file.
 
-    Raises VerificationError where it is none, is not 64-bit little-endian, or is damaged.
+    Raises VerificationError if it is not a 64-bit little-endian ELF file, or is corrupt.
     """
     view = view.part(0, view.size, "content", form="ELF file")
     if view.head(6) != ELF_MAGIC + _ELF64_LITTLE:
@@ -358,12 +358,12 @@ def read_elf(view: ByteView) -> ElfFile:
 def _section_rows(
     view: ByteView, begin: int, entry_size: int, count: int, number: int
 ) -> tuple[list[_Row], dict[int, StringTable]]:
-    """Return the section headers as they are, and their names by the section in which these are."""
+    """Return the raw section headers, and the section name table by its section number."""
     if entry_size != _SECTION.size:
         reason = f"found {entry_size}, expected 64"
         raise view.malformed(58, "section header size", reason)
     if not count or number == _EXTENDED_INDEX:
-        # With 65,280 sections and more the header's fields are too small: section 0 has the numbers.
+        # The header fields are too small for 65,280 or more sections; section 0 contains the numbers.
         first = view.unpack(_SECTION, begin, "section header")
         count, number = count or first[5], first[6] if number == _EXTENDED_INDEX else number
     rows = list(view.table(_SECTION, begin, count, "section headers"))
@@ -372,12 +372,12 @@ def _section_rows(
     offset, size = rows[number][4:6]
     names = StringTable(view.part(offset, size, "section names"))
     if not names.data.endswith(b"\0"):
-        # Only then a name may have no end; whoever asks for another one is to know it too.
+        # Only in this case can a name have no end. Check all names, so that the error does not depend on the caller.
         for row in rows:
             names.text_at(row[0])
     return rows, {number: names}
 
 
 def _place(index: int) -> int:
-    """Return the section of a symbol; -1 where it has none."""
+    """Return the section number of a symbol; -1 for a special section index."""
     return index if index < _SPECIAL_SECTIONS else -1

@@ -136,7 +136,7 @@ class ByteView(Struct, frozen=True):
         return self.source.read_at(self.start, min(size, self.size))
 
     def unpack(self, layout: struct.Struct, offset: int, field: str) -> tuple[Any, ...]:
-        """Return the members of one structure. Raises VerificationError if the view is too short."""
+        """Return the fields of one structure. Raises VerificationError if the view is too short."""
         return layout.unpack(self.read(offset, layout.size, field))
 
     def table(
@@ -237,7 +237,10 @@ def _meter(size: int) -> Meter:
 
 
 def _open(path: Path) -> tuple[int, tuple[int, ...]]:
-    """Return a descriptor of a regular file, and the identity of the file behind the name."""
+    """Return a descriptor of a regular file, and the identity of the opened file.
+
+    Raises InputOutputError if it cannot be opened or is not a regular file.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -284,7 +287,10 @@ def write_all(data: bytes, descriptor: int) -> None:
 
 
 def _copied_in_kernel(view: ByteView, descriptor: int) -> int:
-    """Copy within the kernel, and return the number of copied bytes. Errors appear again in the normal copy."""
+    """Copy within the kernel, and return the number of copied bytes.
+
+    Ignores errors, because the normal copy of the remaining bytes reports them.
+    """
     copied = 0
     source = view.source.descriptor if isinstance(view.source, FileSource) else None
     if source is not None:

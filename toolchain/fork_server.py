@@ -8,7 +8,7 @@ statically linked program, the caller starts the program normally.
 
 from __future__ import annotations
 
-# `_socket` instead of `socket`, which makes enumerations of all its constants when it is imported (7 ms).
+# `_socket` instead of `socket`, whose import takes 7 ms, because it creates enumerations of its constants.
 import _socket
 import contextlib
 import os
@@ -53,9 +53,9 @@ class Fork(Struct, eq=False):
     )
 
     def wait(self, limit_s: float | None = None) -> int | None:
-        """Wait for the end. Return the exit status (negative: signal), None if it is unknown or after the limit.
+        """Wait for the exit. Return the exit status (negative: signal), None if it is unknown or after the limit.
 
-        Reads the outputs meanwhile, because the program waits if a pipe is full.
+        Reads the outputs meanwhile, because the program blocks if a pipe is full.
         """
         polled = self._poll((self._answers, *self._outputs))
         end = None if limit_s is None else time.monotonic() + limit_s
@@ -118,7 +118,7 @@ class ForkServer(Struct, eq=False):
             directory = os.open(cwd or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             theirs.callback(os.close, directory)
             pipes = []
-            # No files in memory: what opens /dev/stderr would truncate them.
+            # Pipes, because a program that opens /dev/stderr would truncate a file in memory.
             for _ in range(3):
                 read_end, write_end = os.pipe()
                 ours.callback(os.close, read_end)
@@ -160,7 +160,7 @@ def _as_text(data: bytearray) -> str:
 
 
 Start = Callable[[str, Mapping[str, str], int], Callable[[], object]]
-"""Starts a program with an environment and an inherited descriptor; returns a function that waits for its end."""
+"""Starts a program with an environment and an inherited descriptor; returns a function that waits for its exit."""
 
 
 class ForkServers(Struct):
@@ -229,7 +229,7 @@ class SharedServers(Struct, frozen=True):
     sockets: dict[str, int]
 
     def open(self) -> ForkServers:
-        """Return the servers for use in this process. The other process ends them."""
+        """Return the servers for use in this process. The other process terminates them."""
         servers = {
             name: ForkServer(_socket.socket(fileno=descriptor), lambda: None)
             for name, descriptor in self.sockets.items()

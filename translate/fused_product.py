@@ -1,7 +1,7 @@
-"""Products and sums of AMD GPUs that may be fused: one operation from the beginning.
+"""Fuse products and sums to llvm.intr.fmuladd for AMD GPUs.
 
-LLVM otherwise makes vectors of neighbouring products before it fuses, and the sums are left alone. clang makes the same
-operation of an expression in C++.
+Otherwise LLVM vectorizes neighboring products before it fuses, so that the sums remain separate. clang emits the same
+intrinsic for an expression in C++.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _CONTRACT, _ALL = "contract", "fast"
 
 
 def fuse_products(functions: Iterable[Operation]) -> None:
-    """Fuse each product that only a sum of the same block takes, if both have the flag `contract`."""
+    """Fuse each product whose only use is a sum in the same block, if both have the flag `contract` or `fast`."""
     rewriter = Rewriter("%mo_fused_")
     for function in functions:
         rewriter.rewrite_chosen(function, dict(_fusible(function)), partial(_fuse, rewriter))
 
 
 def _fusible(function: Operation) -> Iterator[tuple[int, Operation | None]]:
-    """Yield the `id` of each such sum with its product, and that of the product."""
+    """Yield the `id` of each such sum with its product, and the `id` of the product with None."""
     inside = function.walk_inside()
     if not any(one.name == _SUM and _may_fuse(one) for one in inside):
         return
@@ -56,7 +56,7 @@ def _flags(operation: Operation) -> list[str]:
 
 
 def _fuse(rewriter: Rewriter, operation: Operation, product: Operation | None) -> None:
-    """Insert a fused operation in place of a sum, and nothing in place of its product."""
+    """Replace a sum by a fused operation. Remove the product, for which `product` is None."""
     if product is None:
         return
     (added,) = (one for one in operation.operands if one.name != product.result_text)

@@ -92,7 +92,7 @@ def _is_narrow(address: Operation) -> bool:
 
 
 def is_alone(address: Operation) -> bool:
-    """Say whether an address has one index."""
+    """Return whether an address has one index."""
     return len(address.attribute("rawConstantIndices").integers) == 1
 
 

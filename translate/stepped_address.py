@@ -1,7 +1,7 @@
-"""Addresses of elements in loops whose step is known at run time only: each array gets one pointer that is stepped.
+"""Step one pointer per array for the element addresses in loops whose step is known only at run time.
 
-Where a loop makes several steps at a time, loop strength reduction otherwise steps each address on its own: of
-pointers that are stepped, only those of the program cost it nothing.
+If an iteration contains several steps, loop strength reduction otherwise steps each address separately. Its cost
+model assigns no cost to pointers that the program already steps.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _Family = Sequence[tuple[Operation, _Terms]]
 
 
 class _Loop(Struct, frozen=True):
-    """A loop with one way in and one way back; `values` are made inside.
+    """A loop with one entry branch and one back edge (`latch`).
 
-    `strides`: what each round adds, from outside, to an argument of the first block.
+    `values` maps each value that the loop defines to its operation, or to None for a block argument. `strides`
+    maps arguments of the header to the loop-invariant value that each iteration adds.
     """
 
     head: Block
@@ -42,13 +43,13 @@ class _Loop(Struct, frozen=True):
     strides: Mapping[str, str]
 
     def first(self, name: str) -> str:
-        """Return what an argument of the first block is in the first round."""
+        """Return the initial value of an argument of the header."""
         names = [one.name for one in self.head.arguments]
         return self.entry.operand_names[names.index(name)]
 
 
 class _Sum(Struct, frozen=True):
-    """A pointer, and the indices to add to it one by one; it is for an address like `pattern`."""
+    """A pointer, and the indices to add to it one by one. `pattern` is an address with the same element type."""
 
     pattern: Operation
     pointer: Value
@@ -56,9 +57,9 @@ class _Sum(Struct, frozen=True):
 
 
 def step_addresses(functions: Iterable[Operation]) -> None:
-    """Step a pointer for the addresses of a loop that differ by what is known at run time only.
+    """Step a pointer for addresses in a loop whose distance is known only at run time.
 
-    They stay the same: pointers and indices of 64 bits are added modulo 2**64, in whatever order.
+    The addresses do not change: 64-bit pointers and indices are added modulo 2**64, in any order.
     """
     rewriter = Rewriter("%mo_stepped_")
     for function in functions:
@@ -70,7 +71,7 @@ def step_addresses(functions: Iterable[Operation]) -> None:
 
 
 def _families(function: Operation) -> Iterator[tuple[_Loop, _Family]]:
-    """Yield the addresses to step a pointer for: of one array, in one loop, by one of its arguments."""
+    """Yield each group of addresses to compute from one stepped pointer, with its loop."""
     blocks = [block for region in function.regions for block in region.blocks]
     loops = [loop for numbers in innermost_loops(blocks) for loop in _read(blocks, numbers)]
     if loops:
@@ -84,7 +85,10 @@ def _families(function: Operation) -> Iterator[tuple[_Loop, _Family]]:
 
 
 def _read(blocks: Sequence[Block], numbers: range) -> Iterator[_Loop]:
-    """Yield the loop of some blocks, if it steps values by others that come from outside."""
+    """Yield the loop that consists of the numbered blocks.
+
+    Yields nothing if the loop has several entries or back edges, or does not step a value by a loop-invariant one.
+    """
     body, head = blocks[numbers.start : numbers.stop], blocks[numbers.start]
     labels = [_label(block.label) for block in body]
     ends = [block.operations[-1] for block in blocks if block.operations]
@@ -122,14 +126,17 @@ def _label(text: str) -> str:
 
 
 def _added(name: str, made: Operation | None) -> list[str]:
-    """Return what a sum adds to a value once; nothing of another operation."""
+    """Return the value that a sum adds to the value `name`; empty for other operations."""
     if made is None or made.name != _SUM or made.operand_names.count(name) != 1:
         return []
     return [one for one in made.operand_names if one != name]
 
 
 def _addresses(loop: _Loop) -> Iterable[_Family]:
-    """Return the addresses of each array that one value which is stepped is added to once, with the terms of the index."""
+    """Return the addresses whose index has one varying term, a stepped value, grouped by array, element type and value.
+
+    Each address has the terms of its index.
+    """
     families: dict[tuple[str, str, str], list[tuple[Operation, _Terms]]] = {}
     for operation in loop.values.values():
         if operation is None or operation.name != ADDRESS:
@@ -146,7 +153,7 @@ def _addresses(loop: _Loop) -> Iterable[_Family]:
 
 
 def _terms(name: str, values: Mapping[str, Operation | None]) -> Iterator[str]:
-    """Yield the terms of a sum that a loop makes."""
+    """Yield the terms of a value. Sums outside the loop are not split."""
     made = values.get(name)
     if made is None or made.name != _SUM:
         yield name
@@ -160,7 +167,10 @@ def _common(family: _Family) -> _Terms:
 
 
 def _stepped(rewriter: Rewriter, loop: _Loop, family: _Family) -> Iterator[tuple[Operation, _Sum]]:
-    """Add the pointer to the loop; yield what it is before each round, and the addresses."""
+    """Add a pointer argument to the loop header.
+
+    Yields the sums that its entry branch and its latch pass to it, and the sum for each address.
+    """
     pattern, common = family[0][0], _common(family)
     (name,) = (one for one in common if one in loop.strides)
     base = pattern.operands[0]
@@ -174,7 +184,7 @@ def _stepped(rewriter: Rewriter, loop: _Loop, family: _Family) -> Iterator[tuple
 
 
 def _insert(rewriter: Rewriter, operation: Operation, sums: Sequence[_Sum]) -> None:
-    """Insert the sums before a branch, which gets them as operands, or in place of an address."""
+    """Insert the sums before a branch and add them to its operands, or replace an address by its sum."""
     made = [_add_one_by_one(rewriter, one) for one in sums]
     if operation.name == _BRANCH:
         operation.operands = (*operation.operands, *made)

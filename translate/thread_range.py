@@ -1,10 +1,12 @@
-"""Change the ranges of IDs: thread IDs that are used only in addresses get that of any block, block IDs a limit.
+"""Adjust the ranges of thread IDs and block IDs.
+
+Thread IDs that are used only in addresses get the range for blocks of any size. Block IDs of AMD GPUs get a limit.
 
 If a block is known to have 32 threads along x, LLVM combines `32 * block + thread` with `or disjoint` instead of
 `add`. The back ends fuse fewer instructions with an `or`, and ptxas and loop optimizations do not treat it as a sum.
 
 AMD GPUs count the threads of a grid in each dimension with 32 bits (hsa_kernel_dispatch_packet_t, HSA Runtime 1.2, 2.9).
-Therefore `32 * block` has 32 bits as well if a block is known to have at least 32 threads.
+Therefore `32 * block` fits in 32 bits if a block is known to have at least 32 threads.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import Attribute
 
 _IDS = ("nvvm.read.ptx.sreg.tid.", "rocdl.workitem.id.")
-# The form of LLVM 22. LLVM 19 has an array for AMD GPUs, and does not have the problem to the same extent.
+# The syntax of LLVM 22. LLVM 19 uses an array for AMD GPUs, and is less affected by the problem.
 _RANGE = "#llvm.constant_range<i32, 0, "
 _BLOCK_ID, _BLOCK_SIZE = "rocdl.workgroup.id.", "rocdl.reqd_work_group_size"
 _MOST_THREADS, _LARGEST = 1 << 32, (1 << 31) - 1
@@ -40,11 +42,11 @@ def widen_ranges(functions: Iterable[Operation]) -> None:
 
 
 def bound_blocks(functions: Iterable[Operation]) -> None:
-    """Give block IDs of AMD GPUs the range of a largest grid, by the size of a block, if they have none."""
+    """Add the range for the largest grid of the known block size to block IDs of AMD GPUs without a range."""
     for function in functions:
         sizes = function.attribute(_BLOCK_SIZE).integers
         inside = function.walk_inside() if sizes else []
-        # LLVM 19 has ranges for threads only.
+        # Thread ID ranges in this syntax imply LLVM 22: LLVM 19 has no ranges for block IDs.
         if any(one.name.startswith(_IDS) and _is_ranged(one) for one in inside):
             names = (f"{_BLOCK_ID}{letter}" for letter in "xyz")
             limits = {

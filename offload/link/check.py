@@ -54,7 +54,7 @@ def repeated_objects(inputs: Iterable[ObjectContents], line: Iterable[Path]) -> 
 
 
 def kind_notes(inputs: Iterable[ObjectContents]) -> tuple[str, ...]:
-    """Return a note for each object without code for a kind of device that other objects support.
+    """Return a note for each object without device code of an offload kind that other objects support.
 
     Kernels of mlir-offload that are compiled for several kinds run on the kind that the program selects.
     Other kinds in a program, such as OpenMP next to CUDA C++, have separate kernels.
@@ -71,7 +71,7 @@ def kind_notes(inputs: Iterable[ObjectContents]) -> tuple[str, ...]:
 
 
 def _kinds_of_kernels(item: ObjectContents) -> frozenset[str]:
-    """Return the kinds of the kernel that is registered for the most kinds."""
+    """Return the offload kinds of the kernel that is registered for the most kinds."""
     kinds: defaultdict[str, set[str]] = defaultdict(set)
     for kind, kernel in registered_kernels(item):
         kinds[kernel].add(kind)
@@ -125,9 +125,9 @@ def loss_findings(item: ObjectContents, reasons: DropReasons) -> Iterator[Findin
 
 
 def _half_linked_findings(item: ObjectContents) -> Iterator[Finding]:
-    """Return whether `clang -r --offload-link` of LLVM 18 or older made an object.
+    """Yield a finding if `clang -r --offload-link` of LLVM 18 or older produced an object.
 
-    It links device code and registers it, but leaves entries and images for the next link, where
+    It links device code and registers it, but keeps the entries and images for the next link, where
     the second registration fails.
     """
     if not (item.fatbins or item.hip_fatbins):

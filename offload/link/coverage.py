@@ -224,7 +224,7 @@ def unregistered_kernels(item: ObjectContents) -> tuple[tuple[str, str], ...]:
 
 
 def uncovered_kernels(item: ObjectContents) -> tuple[KernelImage, ...]:
-    """Return each kernel that only some of the images of a linked file hold."""
+    """Return each kernel that only some of the images of a linked file contain."""
     answerable = _answerable_kernels(item)
     registered = _by_kind(answerable - frozenset(unregistered_kernels(item)))
     images = tuple(loaded_images(item)) if answerable else ()
@@ -259,9 +259,10 @@ def _not_held(
     images: Sequence[HeldImage],
     apart: Counter[KernelImage] | None = None,
 ) -> tuple[KernelImage, ...]:
-    """Return what no image holds, besides those `apart`, of the kernels needed of a kind and architecture.
+    """Return the needed kernels of each kind and architecture that no image contains.
 
-    An image that cannot be looked into may hold all.
+    `apart` counts the copies of a kernel in separately device-linked objects, which are not needed kernels. An
+    image that cannot be read is assumed to contain all kernels.
     """
     held: defaultdict[tuple[str, str], list[Collection[str] | None]] = defaultdict(list)
     for image in images:

@@ -40,15 +40,17 @@ _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 
 class ObjectContents(Struct, frozen=True, dict=True):
-    """What one ELF file or host module in LLVM IR, or one member of a library, holds of offloading.
+    """The offload data of an ELF file, of a host module in LLVM IR, or of a library member.
 
-    `runtime_symbols` are those that an object leaves to the host runtime, and those of a runtime that
-    it embeds; `fatbins` are NVIDIA's,
-    which the linker wrapper or nvcc put there, `hip_fatbins` the sections of bundles for AMD GPUs;
-    `linked_images` are those that `clang -r --offload-link` has linked already; it `is_linked_again` where
-    the wrapper takes them for images that are not linked yet. A member `is_whole` where the linker takes
-    the library as a whole; `learned` are the rows that it was compiled by, `library_functions` those of
-    MLIR's libraries that it leaves to others. It `is_bitcode` if clang has yet to compile the file.
+    - `runtime_symbols`: undefined symbols of the host runtime, and symbols of an embedded runtime
+    - `fatbins`: NVIDIA fat binaries, from the linker wrapper or nvcc
+    - `hip_fatbins`: sections with offload bundles for AMD GPUs
+    - `linked_images`: images that `clang -r --offload-link` has linked
+    - `is_linked_again`: the wrapper links `linked_images` a second time
+    - `is_whole`: the linker adds all members of this member's library
+    - `learned`: the learned releases that the object was compiled with
+    - `library_functions`: undefined functions of MLIR's runtime libraries
+    - `is_bitcode`: clang compiles the file in the link
     """
 
     path: Path
@@ -68,44 +70,44 @@ class ObjectContents(Struct, frozen=True, dict=True):
 
     @property
     def location(self) -> str:
-        """Return the file, with the member in brackets as linkers print it."""
+        """Return the file name; for a member `library(member)`, as linkers print it."""
         return f"{self.path}({self.member})" if self.member else str(self.path)
 
     @property
     def is_optional(self) -> bool:
-        """Return whether the linker takes it only if something needs it."""
+        """Return whether the linker adds it only if it defines an undefined symbol."""
         return bool(self.member) and not self.is_whole
 
     @property
     def has_offloading(self) -> bool:
-        """Return whether there is anything of offloading in it."""
+        """Return whether it contains images, entries or runtime symbols."""
         images = self.images or self.linked_images or self.fatbins or self.hip_fatbins
         return bool(images or self.entries or self.runtime_symbols)
 
     @property
     def calls_device(self) -> bool:
-        """Return whether it calls the runtime for a device."""
+        """Return whether it calls or embeds device functions of the host runtime."""
         return any(name.startswith(_DEVICE_PREFIXES) for name in self.runtime_symbols)
 
     @property
     def is_device_linked(self) -> bool:
-        """Return whether it is an object whose device code is linked, and registers its kernels."""
+        """Return whether it is a device-linked object, which registers its own kernels."""
         return self.is_relocatable and any(entry.is_device_linked for entry in self.entries)
 
     @property
     def is_answerable(self) -> bool:
-        """Return whether it has to hold the kernels that it registers: those of a link that is done."""
+        """Return whether it must contain the kernels that it registers, because its device link is complete."""
         return not self.is_relocatable or self.is_device_linked
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Return the offload kinds of the images and of the entries."""
+        """Return the offload kinds of the images and entries."""
         packaged = {image.kind for image in self.images}
         return frozenset(packaged | {entry.kind for entry in self.entries})
 
     @cached_property
     def device_kinds(self) -> frozenset[Kind]:
-        """Return the device kinds of the images and of the entries; images tell more than entries."""
+        """Return the device kinds of the images, and of entries of an offload kind without an image."""
         packaged = {kind_of_image(image.kind, image.triple) for image in self.images}
         told = {image.kind for image in self.images}
         registered = {
@@ -119,15 +121,16 @@ class ObjectContents(Struct, frozen=True, dict=True):
 
 
 def read_objects(path: Path) -> tuple[ObjectContents, ...]:
-    """Read an object, a library or a linked file, as `read_inputs`, but only what has offloading in it."""
+    """Read an object, a library or a linked file like `read_inputs`, but return only contents with offload data."""
     return tuple(item for item in read_inputs(path) if item.has_offloading)
 
 
 def read_inputs(path: Path) -> tuple[ObjectContents, ...]:
-    """Read an object, a library or a linked file; another kind of file yields nothing.
+    """Read an object, a library or a linked file; the result is empty for other files.
 
-    What has no offloading in it and calls nothing of MLIR's libraries is left out. Raises InputOutputError where the file, or one that
-    a thin archive names, cannot be read, VerificationError where it is damaged.
+    Objects without offload data and without calls of MLIR's runtime libraries are omitted. Raises
+    InputOutputError if the file, or a member of a thin archive, cannot be read, VerificationError if it is
+    corrupt.
     """
     with open_view(path) as view:
         if is_archive(view):
@@ -140,22 +143,21 @@ def read_inputs(path: Path) -> tuple[ObjectContents, ...]:
 
 
 def read_module(path: Path) -> tuple[ObjectContents, ...]:
-    """Read a host module in LLVM IR, as the object that clang makes of it; text has no entries yet.
+    """Read a host module in LLVM IR like the object that clang compiles it to.
 
-    Raises InputOutputError where the file cannot be read, VerificationError where it is damaged.
+    Raises InputOutputError if the file cannot be read, VerificationError if it is corrupt.
     """
     with open_view(path) as view:
         if view.head(4) in _BITCODE_MAGICS:
             return tuple(_contents(view, path, ""))
-        # Few links have LLVM IR among their inputs: what reads it is loaded for those.
-
+        # The reader of textual IR is loaded on demand, because few links have LLVM IR inputs.
         return tuple(
             _module_contents(module_objects.read_text_object(view.whole(), str(path)), path, "")
         )
 
 
 def read_member(member: ArchiveMember, path: Path) -> tuple[ObjectContents, ...]:
-    """Read a member of the library `path`; one that `read_inputs` leaves out yields nothing."""
+    """Read a member of the library `path`. The result is empty for a member that `read_inputs` omits."""
     if member.content is not None:
         return tuple(_contents(member.content, path, member.name))
     if member.file is None:
@@ -199,7 +201,7 @@ def _module_contents(
         yield contents
 
 
-# All sections that a link looks for but for those of entries, each with the NUL behind its name.
+# The names, with NUL, of all sections that a link reads, except those of entries.
 _LOOKED_FOR = tuple(
     f"{name}\0".encode()
     for name in (
@@ -240,9 +242,9 @@ def _images(elf: ElfFile, sections: Iterable[ElfSection]) -> tuple[PackagedImage
 
 
 def _called(elf: ElfFile) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the functions of the host runtime, and of MLIR's libraries, that an object leaves to others.
+    """Return the undefined functions of the host runtime and of MLIR's runtime libraries in an object.
 
-    Of the host runtime those too that it embeds.
+    The functions of the host runtime include those that the object embeds.
     """
     runtime: set[str] = set()
     library: set[str] = set()
@@ -252,7 +254,7 @@ def _called(elf: ElfFile) -> tuple[frozenset[str], frozenset[str]]:
         if names is None:
             continue
         data = names.data
-        # Most objects call nothing of either: their symbols are not even looked at.
+        # Most objects call neither, and their symbols are not decoded.
         prefixes = tuple([prefix for prefix in _RUNTIME_BYTES if prefix in data])
         for symbol in elf.symbols_of(section, prefixes) if prefixes else ():
             is_embedded = symbol.is_weak and symbol.is_hidden

@@ -1,4 +1,4 @@
-"""The libraries that come with MLIR, for programs that call their functions: printMemrefF32 and the like."""
+"""Find MLIR's runtime libraries for programs that call their functions, such as printMemrefF32."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mlir_offload.toolchain.tables import load_table
 
 
 class RunnerLibrary(Struct, frozen=True):
-    """A library by its name for `-l`, and the functions that it has."""
+    """A library: its name for `-l`, and a pattern of the functions that it defines."""
 
     name: str
     functions: re.Pattern[str]
 
 
 class RunnerTable(Struct, frozen=True, dict=True):
-    """The libraries of every release, and where a release has them."""
+    """The libraries of all releases, and their directories within an installation."""
 
     folders: tuple[str, ...]
     words: tuple[bytes, ...]
@@ -32,18 +32,18 @@ class RunnerTable(Struct, frozen=True, dict=True):
     libraries: tuple[RunnerLibrary, ...]
 
     def library_of(self, function: str) -> RunnerLibrary | None:
-        """Return the library that has the function, or None."""
+        """Return the library that defines a function, or None."""
         return next((one for one in self.libraries if one.functions.fullmatch(function)), None)
 
     @cached_property
     def any_function(self) -> re.Pattern[bytes]:
         """Return a pattern that finds a function of any library in a string table."""
         names = "|".join(one.functions.pattern for one in self.libraries)
-        # Objects are full of zeros: most are passed over at a glance.
+        # The lookahead skips runs of zeros quickly.
         return pattern(rf"\0(?!\0)(?:{names})\0".encode())
 
     def may_name(self, data: bytes) -> bool:
-        """Return whether a word of the functions is in the data: far faster than to look for them."""
+        """Return whether the data contain a word that occurs in function names; much faster than `any_function`."""
         return any([word in data for word in self.words])  # noqa: C419 (quicker than a generator)
 
 
@@ -65,22 +65,22 @@ def load_runner_table() -> RunnerTable:
 
 
 def called_libraries(names: Iterable[str]) -> tuple[RunnerLibrary, ...]:
-    """Return the libraries that have functions of these names."""
+    """Return the libraries that define functions with these names."""
     table = load_runner_table()
     found = {table.library_of(name) for name in names}
     return tuple(one for one in table.libraries if one in found)
 
 
 def find_library(library: RunnerLibrary, folders: Sequence[Path]) -> Path | None:
-    """Return the library in the first of the folders that has it."""
+    """Return the path of a library in the first directory that contains it, or None."""
     pattern = load_runner_table().file.format(name=library.name)
     return next((path for folder in folders for path in sorted(folder.glob(pattern))), None)
 
 
 def defined_functions(library: Path) -> frozenset[str]:
-    """Return the functions that a shared library offers.
+    """Return the functions that a shared library exports.
 
-    Raises InputOutputError for a file that cannot be read, VerificationError for a damaged one.
+    Raises InputOutputError if the file cannot be read, VerificationError if it is corrupt.
     """
     with open_view(library) as view:
         symbols = read_elf(view).symbols(".dynsym")

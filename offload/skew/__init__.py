@@ -1,4 +1,4 @@
-"""Releases that do not fit: files against their readers, tools against what they say they are."""
+"""Compatibility checks: of files with the tools that read them, and of tools with the releases that they report."""
 
 from mlir_offload.toolchain import load_on_use
 

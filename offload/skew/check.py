@@ -1,4 +1,4 @@
-"""Check a file, whatever it is, against what is to read it: all that does not fit, and where it is."""
+"""Check whether a consumer can read a file of any format, and report each incompatibility with its location."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ __all__ = ["Consumer", "SkewFinding", "check_file", "check_view"]
 
 _OBJECTS = (FileForm.ARCHIVE, FileForm.THIN_ARCHIVE, FileForm.HOST_ELF)
 _OLDEST_ABI = 15
-# What the readers of containers call those of LLVM.
+# The format name of LLVM's containers in the container readers.
 _BINARY_FORM = "offload binary"
-# The names of all sections that hold images or entries have it.
+# Part of the names of all sections with images or entries.
 _OFFLOADING = "offload"
 
 
 class SkewFinding(Struct, frozen=True):
-    """One thing in a file that its consumer would refuse or misread.
+    """A construct in a file that its consumer rejects or misinterprets.
 
-    `location` is the file, with the member of a library and with the line where it is text; `image`
-    the device image that it is in (kind, triple, architecture), empty for the file itself; `kernel`
-    the function.
+    `location` is the file, with the member of a library and the line of a text file. `image` is the device
+    image that contains the construct (kind, triple, architecture), empty for the file itself. `kernel` is the
+    function.
     """
 
     rule: str
@@ -53,16 +53,16 @@ class SkewFinding(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return the message with what it is about."""
+        """Return the message, preceded by the image and the function."""
         about = [f"image {self.image}"] if self.image else []
         about += [f"'{self.kernel}'"] if self.kernel else []
         return f"{': '.join((*about, self.message))}"
 
 
 def check_file(path: Path, consumer: Consumer) -> tuple[SkewFinding, ...]:
-    """Return all that the consumer would refuse or misread in a file, each once.
+    """Return each incompatibility of a file with the consumer, once.
 
-    Raises InputOutputError where the file cannot be read.
+    Raises InputOutputError if the file cannot be read.
     """
     with open_view(path) as view:
         found = [*check_view(view, consumer)]
@@ -72,7 +72,7 @@ def check_file(path: Path, consumer: Consumer) -> tuple[SkewFinding, ...]:
 
 
 def check_view(view: ByteView, consumer: Consumer) -> tuple[SkewFinding, ...]:
-    """Return what does not fit of the code in a view of a whole file, which is named as its location."""
+    """Return the incompatibilities of the code in a view of a complete file; findings contain its location."""
     check = _Check(consumer)
     if not view.size:
         return (_finding(Skew("BC005", {"reason": "it is empty"}), view.location, ""),)
@@ -83,7 +83,7 @@ def check_view(view: ByteView, consumer: Consumer) -> tuple[SkewFinding, ...]:
 
 
 def check_objects(objects: Iterable[ObjectContents], consumer: Consumer) -> tuple[SkewFinding, ...]:
-    """Return all that the consumer would refuse or misread in the images of objects, read already."""
+    """Return the incompatibilities of the images in objects that are already read."""
     found = [
         _finding(skew, item.location, image_name(image.kind, image.triple, image.arch))
         for item in objects
@@ -99,15 +99,15 @@ def check_objects(objects: Iterable[ObjectContents], consumer: Consumer) -> tupl
 
 
 class _Check(Struct):
-    """What has been found while the parts and images of a file are visited."""
+    """A visitor of the parts and images of a file, which collects findings."""
 
     consumer: Consumer
     found: list[SkewFinding] = field(default_factory=list)
 
     def bitcode(self, view: ByteView) -> bool:
-        """Check a file that is bitcode; return whether that is all: nothing is embedded in it.
+        """Check a bitcode file. Return whether the check is complete.
 
-        It is read once so, as most files of bitcode are. One that is damaged is left to others.
+        It is not if the file embeds offload data or is corrupt; then the caller visits its contents.
         """
         try:
             modules = read_bitcode_modules(view)
@@ -123,10 +123,10 @@ class _Check(Struct):
         return True
 
     def part(self, form: FileForm, view: ByteView) -> None:
-        """Check a file, or a member of a library, that is a module for the host."""
+        """Check a file or library member if it is a host module."""
         if form is FileForm.BITCODE:
             for module in read_bitcode_modules(view):
-                # One for a device is visited as the image that it is.
+                # A device module is visited as an image.
                 if not contents_reader.is_device_triple(module.triple):
                     self._add(check_module(module, self.consumer), view.location, "")
         elif form is FileForm.LLVM_IR:
@@ -141,7 +141,7 @@ class _Check(Struct):
         version = container.version if container and is_packaged else None
         place = ImagePlace(image.triple, image.arch, version)
         skews = check_image(place, file_form(content), content, self.consumer)
-        # What lies there bare needs no name.
+        # An image without a container is the file itself and needs no name.
         name = image_name(image.kind, image.triple, image.arch) if image.container else ""
         self._add(skews, content.location, name)
 
@@ -150,12 +150,12 @@ class _Check(Struct):
 
 
 def _object_findings(path: Path, consumer: Consumer) -> Iterator[SkewFinding]:
-    """Return what the linker wrapper would not read of objects, or lose."""
+    """Yield findings for offload entries of objects that clang-linker-wrapper ignores, and images that it drops."""
     abi = load_abi(consumer.llvm)
     try:
         objects = [item for item in read_objects(path) if item.is_relocatable]
     except VerificationError:
-        return  # which is a problem of the file, and said already
+        return  # `check_view` has already reported the error.
     for item in objects:
         for rule, findings in (
             ("OF002", link_check.layout_findings(item, abi)),
@@ -166,7 +166,10 @@ def _object_findings(path: Path, consumer: Consumer) -> Iterator[SkewFinding]:
 
 
 def _entries(part: Part, consumer: Consumer) -> Iterator[SkewFinding]:
-    """Return whether host modules in LLVM IR, members included, have entries of another release."""
+    """Yield a finding for each section with entries of another release in host modules in LLVM IR.
+
+    Members of libraries are included.
+    """
     for member in part.members:
         yield from _entries(member, consumer)
     if part.form not in (FileForm.BITCODE, FileForm.LLVM_IR) or consumer.llvm < _OLDEST_ABI:
@@ -189,7 +192,7 @@ def _damages(part: Part) -> Iterator[SkewFinding]:
 
 
 def image_name(kind: str, triple: str, arch: str) -> str:
-    """Return how an image is distinguished from others."""
+    """Return the name of an image in messages: kind, triple and architecture."""
     return " ".join(word for word in (kind, triple, arch) if word)
 
 

@@ -1,4 +1,4 @@
-"""What the programs and libraries of a CUDA toolkit really are and know, found out by using them."""
+"""Identify the programs and libraries of a CUDA toolkit, and what they support, by using them."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from mlir_offload.toolchain.skew.identity import (
 from mlir_offload.toolchain.target import sm_number
 from mlir_offload.toolchain.tool import PROBE_LIMIT_S, ToolVersion, parse_version
 
-# No ptxas knows it; the error names the newest that it does know.
+# A PTX version that no ptxas supports. The error message contains the newest supported version.
 _FUTURE = ".version 99.0\n.target sm_80\n.address_size 64\n"
 _NEWEST = re.compile(r"current version is '(\d+)\.(\d+)'")
 _ARCH = re.compile(r"'(sm_\d+[af]?)'")
 _RELEASE = re.compile(r"\bV(\d+\.\d+\.\d+)")
 _ISA, _ARCHS = "reads PTX up to", "assembles for"
 _OPTIONS = "takes images by"
-# Parts whose output is signed with the release.
+# Tools that record their release in their output.
 _SIGNED = frozenset({"ptxas", "nvlink"})
 _FORMS = (("--image", "--image=profile={arch},file=probe.cubin"),
           ("--image3", "--image3=kind=elf,sm={number},file=probe.cubin"))  # fmt: skip
 
 
 class CudaIdentity(Struct, frozen=True):
-    """The parts of a toolkit as they turned out to be, and what does not fit together.
+    """The parts of a toolkit as identified by their use, and their inconsistencies.
 
-    `isa` is the newest PTX ISA that ptxas reads (83 represents 8.3), 0 where it would not tell.
+    `isa` is the newest PTX ISA version that ptxas reads (83 represents 8.3), 0 if it is unknown.
     """
 
     installation: CudaInstallation
@@ -60,7 +60,10 @@ class CudaIdentity(Struct, frozen=True):
 def identify_cuda(
     runner: Runner, installation: CudaInstallation, said: ToolVersion | None, folder: Path
 ) -> CudaIdentity:
-    """Use each part in the folder; never raises for what programs and libraries do."""
+    """Run or read each part, with `folder` as the working directory.
+
+    Does not raise if a program or library fails.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     probe = _Probe(runner, installation, folder)
     group, version = f"CUDA in {installation.root}", str(said) if said else ""
@@ -84,7 +87,7 @@ class _Probe(Struct, frozen=True):
     folder: Path
 
     def uses(self) -> dict[str, Callable[[], Trial]]:
-        """Return how each part is tried, in an order in which each finds what it needs."""
+        """Return the test of each part, in an order in which the inputs of each test exist."""
         return {
             "ptxas": self._ptxas,
             "nvlink": self._nvlink,
@@ -164,7 +167,7 @@ class _Probe(Struct, frozen=True):
 def _expectations(
     tools: tuple[ToolIdentity, ...], said: ToolVersion | None
 ) -> Iterator[ToolFinding]:
-    """Yield where a part does not know what its release does, or is of another one."""
+    """Yield a finding for each part that is of another release or lacks features of its release."""
     for tool in tools:
         written = parse_version(tool.written)
         if written is not None and tool.said and str(written) != tool.said:

@@ -1,4 +1,4 @@
-"""What does not fit of one device image: its bitcode or text, its architecture, its container."""
+"""Check the compatibility of one device image: its code, its architecture and its container."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _SM = pattern(r"sm_\d{1,4}[af]?")
 
 
 class ImagePlace(Struct, frozen=True):
-    """What is said of a device image where it lies; `version` is that of LLVM's container, None for another."""
+    """The metadata of a device image in its container.
+
+    `version` is the version of LLVM's container, None if the container is of another format.
+    """
 
     triple: str
     arch: str
@@ -43,7 +46,7 @@ class ImagePlace(Struct, frozen=True):
 def check_image(
     image: ImagePlace, form: FileForm, content: ByteView, consumer: Consumer
 ) -> Iterator[Skew]:
-    """Return all that the consumer would refuse or misread in a device image."""
+    """Yield each incompatibility of a device image with the consumer."""
     is_packaged = image.version is not None
     if is_packaged and consumer.llvm >= _OLDEST_ABI:
         yield from _container(image, consumer)
@@ -69,7 +72,7 @@ def check_image(
 def check_device_module(
     module: BitcodeModule, consumer: Consumer, arch: str = ""
 ) -> Iterator[Skew]:
-    """Return all that does not fit of a device module; `arch` is what its container says."""
+    """Yield each incompatibility of a device module. `arch` is the architecture in its container."""
     yield from check_module(module, consumer)
     yield from _archs([arch, *_target_cpus(module)], module.triple, consumer)
 
@@ -85,7 +88,7 @@ def _container(image: ImagePlace, consumer: Consumer) -> Iterable[Skew]:
 def _container_skews(
     version: int | None, release: int, cuda: tuple[int, int] | None
 ) -> tuple[Skew, ...]:
-    """Return what does not fit of a container, and of the images for NVIDIA in it if there is a CUDA."""
+    """Return the incompatibilities of a container version, and of its NVIDIA images with a CUDA release, if given."""
     found: list[Skew] = []
     known = load_abi(release).container_versions
     if version not in known:
@@ -107,7 +110,7 @@ def _packaged_module(module: BitcodeModule) -> Iterator[Skew]:
 
 
 def _target_cpus(module: BitcodeModule) -> Iterable[str]:
-    """Return what the functions of a module are compiled for."""
+    """Return the target CPUs of the functions of a module."""
     found: dict[str, None] = {}
     for number in {function.attributes for function in module.functions}:
         one = module.attributes[number].find(FUNCTION_PLACE, "target-cpu")
@@ -117,7 +120,7 @@ def _target_cpus(module: BitcodeModule) -> Iterable[str]:
 
 
 def _archs(archs: Iterable[str], triple: str, consumer: Consumer) -> Iterable[Skew]:
-    """Return the architectures that the back end does not know: it takes the oldest one instead."""
+    """Return findings for architectures that the back end does not support: it uses the oldest one instead."""
     return _arch_skews(tuple(archs), triple, consumer.llvm)
 
 
@@ -142,19 +145,20 @@ def _knows_sm(arch: str, release: int) -> bool:
         return True
     if arch in known:
         return arch in supported_archs(release, None)
-    # What is older than the table LLVM has always known; no release is known to have what is newer.
+    # LLVM has always supported the architectures that are older than the table. No release is known to support
+    # newer ones.
     is_named = _SM.fullmatch(arch) is not None
     return is_named and sm_number(arch) < min(map(sm_number, known))
 
 
 @cache
 def _knows_processor(arch: str, release: int) -> bool:
-    """Return whether a release has an AMD processor; one that no release has is newer than the table."""
+    """Return whether a release has an AMD processor, or cannot be checked: no known release has the processor."""
     is_known = arch in amdgpu_processor.known_processors(release)
     return is_known or arch not in _named_processors() or release < _OLDEST_ABI
 
 
 @cache
 def _named_processors() -> frozenset[str]:
-    """Return the AMD processors that some release has."""
+    """Return the AMD processors of all known releases."""
     return frozenset(code_object.load_processors().values())

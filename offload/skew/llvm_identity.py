@@ -1,4 +1,4 @@
-"""What the programs of an LLVM release really are: each is made to write, and what it wrote is read."""
+"""Identify the programs of an LLVM installation by their output, instead of the version that they print."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from mlir_offload.toolchain.tool import PROBE_LIMIT_S, ProbedVersion
 _CLANG, _WRAPPER, _PACKAGER = "clang", "clang-linker-wrapper", "clang-offload-packager"
 _LLD = "ld.lld"
 _EMPTY_IR = "define void @probe() {\n  ret void\n}\n"
-# What a program of CUDA C++ needs of NVIDIA's headers to define a kernel.
+# The declarations from NVIDIA's headers that are required to define a kernel in CUDA C++.
 _CUDA_CPP = """\
 extern "C" int cudaLaunchKernel(const void *, ...);
 __attribute__((global)) void probe() {}
@@ -48,16 +48,16 @@ gpu.module @probe {
   }
 }
 """
-# Behind the magic number and the version, which is one byte.
+# The offset of the producer string: after the magic number and the version, which is one byte.
 _BYTECODE_PRODUCER = 5
 _START = "__start_"
 _NOTHING_NEW = "no newer construct"
-# LLVM's offload kinds, as its packager spells them.
+# The offload kinds as clang-offload-packager spells them.
 _KINDS = ("openmp", "cuda", "hip", "sycl")
 
 
 class LlvmIdentity(Struct, frozen=True):
-    """The programs of an installation as they turned out to be, and what does not fit together."""
+    """The programs of an installation as identified by their output, and their inconsistencies."""
 
     installation: LlvmInstallation
     tools: tuple[ToolIdentity, ...]
@@ -70,7 +70,7 @@ def identify_llvm(
     said: Sequence[tuple[str, ProbedVersion]],
     folder: Path,
 ) -> LlvmIdentity:
-    """Make each program write into the folder, and read it; never raises for what programs do."""
+    """Run each program with output to `folder`, and read the output. Does not raise if a program fails."""
     folder.mkdir(parents=True, exist_ok=True)
     probe = _Probe(runner, installation, dict(said), folder)
     tools = tuple(
@@ -89,7 +89,7 @@ class _Probe(Struct, frozen=True):
     folder: Path
 
     def writers(self) -> dict[str, Callable[[], Trial]]:
-        """Return what makes each program write, in an order in which each finds what it needs."""
+        """Return the test of each program, in an order in which the programs and files that it uses come first."""
         return {
             _CLANG: self._clang,
             "opt": self._opt,
@@ -108,7 +108,7 @@ class _Probe(Struct, frozen=True):
         return identified(group, name, path, version, write)
 
     def _run(self, name: str, *arguments: str | Path, text: str = "") -> str:
-        """Run a program; not where it hung or crashed already when it was asked for its version."""
+        """Run a program. Raises ToolFailedError if it fails, or without a run if its version query failed."""
         answer = self.said.get(name)
         if answer is not None and answer.version is None:
             raise ToolFailedError(answer.reason)
@@ -164,14 +164,14 @@ class _Probe(Struct, frozen=True):
         return Trial("", (version, Fact("numbers of kinds", known)))
 
     def _wrapper(self) -> Trial:
-        """Let it link an image for the CPU, and read which entries it registers."""
+        """Link a CPU image with the wrapper, and read the section of the entries that it registers."""
         clang = (_CLANG, "-x", "c", "-fPIC", "-c", "-")
         self._run(*clang, "-o", "image.o", text="void probe(void) {}\n")
         target = f"triple={host_triple()},arch=host,kind=openmp"
         self._run(_PACKAGER, "-o", "image.bin", f"--image=file=image.o,{target}")
         embed = ("-Xclang", "-fembed-offload-object=image.bin")
         self._run(*clang, *embed, "-o", "host.o", text="int probe;\n")
-        # With clang of the release the arguments are those that its wrapper takes.
+        # Run through clang of the same release, which passes the arguments that its wrapper expects.
         linker = (f"--ld-path={self.installation.path(_LLD)}",) if self._has(_LLD) else ()
         self._run(_CLANG, "-shared", "-nostdlib", "--offload-link", *linker, "host.o", "-o", "w.so")
         with open_view(self.folder / "w.so") as view:
@@ -185,7 +185,7 @@ class _Probe(Struct, frozen=True):
         self._run(_LLD, "-shared", "lld.o", "-o", "lld.so")
         with open_view(self.folder / "lld.so") as view:
             made = [text for text in producers(read_elf(view)) if text.startswith("Linker: ")]
-        # Distributions put their name before it.
+        # The name of a distribution may precede it.
         return Trial(made[0][made[0].index("LLD") :] if made and "LLD" in made[0] else "")
 
     def _has(self, name: str) -> bool:
@@ -199,7 +199,7 @@ def _layout(section: str, members: int) -> str:
 
 
 def _expectations(tools: Sequence[ToolIdentity]) -> Iterator[ToolFinding]:
-    """Yield where a program does not read or write what the release that it is made from does."""
+    """Yield a finding for each program that does not read or write the formats of the LLVM release of clang."""
     majors = [parse_signature(tool.written).major for tool in tools if tool.name == _CLANG]
     major = next((major for major in majors if major), None)
     if major is None:

@@ -1,4 +1,4 @@
-"""What does not fit of PTX and cubins: the ptxas that assembles, the driver that loads them."""
+"""Check the compatibility of PTX and cubins with ptxas and with the NVIDIA driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIBDEVICE = "__nv_"
 
 
 def check_ptx(content: ByteView, consumer: Consumer) -> Iterator[Skew]:
-    """Return all that ptxas or the driver would refuse of PTX."""
+    """Yield each reason why ptxas or the driver rejects a PTX image."""
     head = content.head(_HEAD_BYTES)
     version, target = _VERSION.search(head), _TARGET.search(head)
     if version and target:
@@ -34,7 +34,7 @@ def check_ptx(content: ByteView, consumer: Consumer) -> Iterator[Skew]:
 
 
 def check_made_by(code: DeviceCode, consumer: Consumer) -> Iterator[Skew]:
-    """Return whether a driver refuses a cubin, and what it lacks."""
+    """Yield findings for a cubin: undefined functions, and a CUDA release that the driver does not support."""
     yield from _undefined(code)
     made = _RELEASE.search(code.producer)
     cuda = load_drivers().cuda_of(consumer.driver) if consumer.driver else None
@@ -96,11 +96,11 @@ def _driver_ptx(isa: int, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _first(rows: tuple[PtxSupport, ...], isa: int) -> str:
-    """Return the release whose ptxas is the first to read a version of PTX."""
+    """Return the first CUDA release whose ptxas reads a PTX version."""
     found = (row.release for row in rows if row.isa[-1] >= isa)
     return next((f"CUDA {major}.{minor}" for major, minor in found), "a later CUDA")
 
 
 def dotted(isa: int) -> str:
-    """Return 8.3 for LLVM's 83."""
+    """Return a PTX version in dotted form: 8.3 for 83."""
     return f"{isa // 10}.{isa % 10}"

@@ -1,4 +1,4 @@
-"""What libraries that programs run with really are: libomptarget, the ROCm device libraries, drivers."""
+"""Identify runtime libraries: libomptarget, the ROCm device libraries and the CUDA driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mlir_offload.toolchain.target import host_triple
 _SONAME = re.compile(rb"\0libomptarget\.so\.(\d+)[\d.]*\0")
 _LLVM = re.compile(rb"\0libLLVM(?:-|\.so\.)(\d+[\d.]*)")
 _RTL = re.compile(r"libomptarget\.rtl\.(\w+)\.so")
-# The library that each plugin of libomptarget loads; that of the host loads none and names itself.
+# A string in each plugin of libomptarget: the library that it loads. The host plugin contains its architecture.
 _PLUGINS = (
     ("cuda", b"\0libcuda.so"),
     ("amdgpu", b"\0libhsa-runtime64.so"),
@@ -30,7 +30,7 @@ _STRINGS_BYTES = 1 << 24
 
 
 def identify_libomptarget(library: Path, group: str) -> ToolIdentity:
-    """Return which release it is of, the entries that it takes, and the devices it can use."""
+    """Return the release of a libomptarget, the size of the entries that it accepts, and its plugins."""
     return identified(group, "libomptarget", library, "", partial(_libomptarget, library))
 
 
@@ -60,14 +60,14 @@ def _entries_taken(major: int | None) -> Iterator[Fact]:
 
 
 def _plugins(library: Path, strings: bytes) -> list[str]:
-    """Return the plugins inside, and those that lie next to it, as up to LLVM 18."""
+    """Return the built-in plugins, and those in separate libraries in the same directory (up to LLVM 18)."""
     inside = [name for name, sign in _PLUGINS if sign in strings]
     matches = (_RTL.match(path.name) for path in sorted(library.parent.iterdir()))
     return list(dict.fromkeys([*inside, *(match[1] for match in matches if match)])) or ["none"]
 
 
 def identify_rocm(libs: RocmInstallation) -> ToolIdentity:
-    """Return which LLVM wrote the device libraries, and the ABIs of code objects they are for."""
+    """Return the LLVM release that wrote the device libraries, and the code object ABIs that they support."""
     library = (libs.bitcode or libs.root) / "ocml.bc"
     said = str(libs.version) if libs.version else ""
     abis = ", ".join(map(str, libs.abi_versions)) or "none"
@@ -85,7 +85,7 @@ def identify_rocm(libs: RocmInstallation) -> ToolIdentity:
 
 
 def identify_cuda_driver() -> ToolIdentity:
-    """Return the newest CUDA release that the driver serves, or that there is no driver."""
+    """Return the newest CUDA release that the driver supports, or the fact that there is no driver."""
     release = probe_cuda_driver()
     if release is None:
         facts = (Fact("is", "absent: no GPU of NVIDIA can be used"),)

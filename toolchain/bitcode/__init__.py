@@ -1,4 +1,4 @@
-"""LLVM bitcode, read without LLVM."""
+"""A reader of LLVM bitcode that does not use LLVM."""
 
 from mlir_offload.toolchain import load_on_use
 

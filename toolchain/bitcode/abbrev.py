@@ -1,4 +1,4 @@
-"""Abbreviations of a bitstream: in which bits a record keeps its operands."""
+"""Bitstream abbreviations: the encodings of the operands of a record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_WIDTH = 32
 
 
 class Encoding(IntEnum):
-    """How an operand is stored; LITERAL takes no bits."""
+    """The encoding of an operand. LITERAL takes no bits."""
 
     LITERAL = 0
     FIXED = 1
@@ -31,11 +31,11 @@ _FIELD_BITS = 8 * VBR_BYTES
 
 
 class Abbreviation(Struct, frozen=True):
-    """The fields of a record: scalars, the first of which is its code, then perhaps an array.
+    """The fields of a record: scalars, of which the first is the record code, and an optional array.
 
-    `element` is what the array is of (BLOB: bytes that begin and end at 32 bits). `free_count` is
-    the number of operands that take no bits. `problem` says why no record can use it: LLVM accepts
-    such a definition, and Zig's writer emits some.
+    `element` is the encoding of an array element (BLOB: bytes, aligned to 32 bits). `free_count` is
+    the number of operands that take no bits. `problem` is the reason why no record can use the
+    abbreviation. LLVM accepts such a definition, and Zig's writer emits some.
     """
 
     scalars: tuple[Field, ...]
@@ -45,7 +45,7 @@ class Abbreviation(Struct, frozen=True):
 
 
 class _Known(Struct, frozen=True):
-    """An abbreviation, and the bits that define it."""
+    """An abbreviation and the bits of its definition."""
 
     size: int
     mask: int
@@ -53,7 +53,7 @@ class _Known(Struct, frozen=True):
     abbreviation: Abbreviation
 
 
-# Modules define the same ones again and again: found by their first bits, compared by all of them.
+# A cache, because modules define the same abbreviations. Its keys are the first bits of a definition.
 _known: dict[int, _Known] = {}
 _FIRST_BITS = (1 << 16) - 1
 _LONGEST_KNOWN = 256
@@ -61,7 +61,7 @@ _MOST_KNOWN = 256
 
 
 def read_abbreviation(data: bytes, position: int, end: int) -> tuple[Abbreviation, int]:
-    """Return the abbreviation that is defined at a position in bits, and where it ends.
+    """Return the abbreviation that is defined at a bit position, and the end of the definition.
 
     Raises ValueError for an encoding or a width that LLVM rejects.
     """
@@ -96,7 +96,7 @@ def _parse(data: bytes, position: int, end: int) -> tuple[Abbreviation, int]:
 
 
 def _field(word: int) -> tuple[Field, int]:
-    """Return the field that the lowest bits define, and how many they are."""
+    """Return the field that the lowest bits define, and the number of these bits."""
     if word & 1:
         value, used = vbr(word >> 1, 8)
         return (Encoding.LITERAL, value), 1 + used
@@ -128,6 +128,6 @@ def _checked(fields: list[Field]) -> Abbreviation:
         problem = "an abbreviation with an array of nothing"
     if problem:
         return Abbreviation((), None, 0, problem)
-    # The code is a literal as a rule; the number of the abbreviation pays for that one.
+    # One literal, usually the code, is not counted: the abbreviation ID of each record takes bits.
     free_count = kinds.count(Encoding.LITERAL) - 1
     return Abbreviation(tuple(fields), element, max(0, free_count))

@@ -1,4 +1,4 @@
-"""What another release of LLVM makes of the code object version that an AMD module is for."""
+"""Check the code object version of an AMD module against the one that the consumer emits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEVICE_LIBRARY_ABI = "__oclc_ABI_version"
 
 
 def check_code_object(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report what a release makes of the code object version that an AMD module asks for, or was written for."""
+    """Report incompatibilities of the code object version that an AMD module requests or was written for."""
     made = code_object_of(consumer.llvm)
     constants = constant.ConstantTable(module)
     flag, wanted = _wanted(module, constants)
@@ -37,7 +37,7 @@ def check_code_object(module: BitcodeModule, consumer: Consumer) -> Iterator[Ske
 
 
 def is_used(module: BitcodeModule, constants: constant.ConstantTable, name: str) -> bool:
-    """Return whether something in a module refers to a global; True where that cannot be read."""
+    """Return whether something in a module refers to a global; True if an instruction is unknown."""
     numbers = [number for number, one in enumerate(module.symbols) if one.name == name]
     try:
         return bool(reference.ReferenceGraph(module, constants).used(numbers)) if numbers else False
@@ -46,14 +46,17 @@ def is_used(module: BitcodeModule, constants: constant.ConstantTable, name: str)
 
 
 def _wanted(module: BitcodeModule, constants: constant.ConstantTable) -> tuple[str, int]:
-    """Return the flag and its version; without one '' and what its writer makes, 0 if that does not count."""
+    """Return the module flag and its version.
+
+    Without a flag, return '' and the default version of the producer, or 0 if it is unknown or irrelevant.
+    """
     table = metadata.MetadataTable(module, constants)
     for name in _FLAGS:
         flag = table.flag(name)
         if isinstance(flag, int):
             return name, flag // 100
     if any(one.name == _DEVICE_LIBRARY_ABI for one in module.symbols):
-        # The device libraries ask their own variable.
+        # The device libraries read their own variable instead.
         return "", 0
     writer = parse_signature(module.producer)
     own: CodeObjects | None = None
@@ -65,9 +68,9 @@ def _wanted(module: BitcodeModule, constants: constant.ConstantTable) -> tuple[s
 def _device_library(
     module: BitcodeModule, constants: constant.ConstantTable, version: int, consumer: Consumer
 ) -> Iterator[Skew]:
-    """Report a device library that reads other hidden arguments than there are.
+    """Report a device library that expects a layout of hidden arguments other than the consumer's.
 
-    One that nothing uses counts if it can be linked to code that does: a library of its own, or one that is not complete.
+    An unused ABI variable is reported too, unless the module is complete: later linked code may use it.
     """
     for variable in module.symbols:
         if not isinstance(variable, BitcodeVariable) or variable.name != _DEVICE_LIBRARY_ABI:
@@ -80,6 +83,6 @@ def _device_library(
 
 
 def _is_complete(module: BitcodeModule) -> bool:
-    """Return whether a module has functions, and all that they call."""
+    """Return whether a module defines functions and declares none except intrinsics."""
     functions = [one for one in module.functions if not one.is_intrinsic]
     return bool(functions) and not any(one.is_declaration for one in functions)

@@ -20,10 +20,10 @@ Range = tuple[int, int, int]
 
 
 class Attribute(Struct, frozen=True):
-    """One attribute. `kind` is its number, or its name where it is a string attribute.
+    """One attribute. `kind` is its enum value, or its name if it is a string attribute.
 
-    `value` is None for a flag; a number; a string; for `form` TYPE the number of a type; for ranges
-    bits, lower and upper bound of each.
+    `value` is None for a flag, otherwise an integer, a string, a type ID (`form` TYPE), or the bit width,
+    lower bound and upper bound of each range.
     """
 
     form: int
@@ -32,7 +32,7 @@ class Attribute(Struct, frozen=True):
 
 
 class AttributeGroup(Struct, frozen=True):
-    """Attributes, by kind, of a function (`place` FUNCTION_PLACE), its result (0) or a parameter."""
+    """The attributes, by kind, of a function (`place` FUNCTION_PLACE), its result (0) or a parameter."""
 
     place: int
     attributes: dict[int | str, Attribute]
@@ -44,23 +44,23 @@ class AttributeList(Struct, frozen=True):
     groups: dict[int, AttributeGroup] = field(default_factory=dict)
 
     def find(self, place: int, kind: int | str) -> Attribute | None:
-        """Return the attribute of that kind at one place."""
+        """Return the attribute of a kind at a place, or None."""
         group = self.groups.get(place)
         return group.attributes.get(kind) if group else None
 
     def string(self, name: str) -> str | None:
-        """Return a string attribute of the function; '' where it has no value."""
+        """Return the value of a string attribute of the function: '' if it has no value, None if it is absent."""
         found = self.find(FUNCTION_PLACE, name)
         return str(found.value or "") if found else None
 
 
 class AttributeTable:
-    """The lists of attributes that the records of a module name by number, read when asked for."""
+    """The attribute lists of a module, by the number in its records. They are decoded on demand."""
 
     __slots__ = ("_groups", "_known", "_lists", "_records")
 
     def __init__(self, groups: Iterable[Record], lists: Iterable[Record]) -> None:
-        """Keep the records of PARAMATTR_GROUP and PARAMATTR blocks."""
+        """Store the records of PARAMATTR_GROUP and PARAMATTR blocks."""
         self._records: dict[int, Record] = {}
         self._lists: list[Record] = []
         for record in groups:
@@ -74,9 +74,9 @@ class AttributeTable:
         self._known: dict[int, AttributeList] = {}
 
     def __getitem__(self, number: int) -> AttributeList:
-        """Return the list of a number; it is empty where there is none.
+        """Return the attribute list with a number; empty if there is none.
 
-        Raises VerificationError where an attribute in it is cut off.
+        Raises VerificationError if an attribute in it is truncated.
         """
         if number not in self._known:
             found = []
@@ -88,11 +88,11 @@ class AttributeTable:
         return self._known[number]
 
     def groups(self) -> Iterator[AttributeGroup]:
-        """Return all groups, those that no function uses included."""
+        """Return all groups, including those that no function uses."""
         return (self._group(number) for number in self._records)
 
     def read_all(self) -> AttributeTable:
-        """Return the table itself, of which nothing is left to be read. Raises VerificationError."""
+        """Decode all attributes and return the table itself. Raises VerificationError if one is truncated."""
         for number in range(len(self._lists) + 1):
             self[number]
         for number in self._records:
@@ -154,7 +154,7 @@ def _read_attribute(values: Sequence[int], place: int) -> tuple[Attribute, int]:
         return Attribute(form, kind, values[place + 2]), place + 3
     if form in {AttributeForm.RANGE, AttributeForm.RANGES}:
         return _read_ranges(values, place)
-    # A form that a later release may add: how long it is cannot be known, so that the group ends here.
+    # A form that a later release added. Its length is unknown, so the rest of the group is skipped.
     return Attribute(form, kind), len(values)
 
 
@@ -179,7 +179,7 @@ def _read_ranges(values: Sequence[int], place: int) -> tuple[Attribute, int]:
 def _read_range(values: Sequence[int], place: int, bits: int) -> tuple[tuple[int, int], int]:
     if bits <= _MAX_NATIVE_BITS:
         return (signed(values[place]), signed(values[place + 1])), place + 2
-    # The numbers of 64-bit words of the two bounds share an operand.
+    # One operand contains the word counts of both bounds.
     lower, upper = values[place] & 0xFFFFFFFF, values[place] >> 32
     middle, end = place + 1 + lower, place + 1 + lower + upper
     if end > len(values) or lower + upper > _MAX_WORDS:
@@ -192,7 +192,7 @@ def _wide(words: Sequence[int]) -> int:
 
 
 def signed(value: int) -> int:
-    """Return a number whose lowest bit is its sign; the sign alone represents -2^63."""
+    """Decode a sign-rotated VBR: the lowest bit is the sign, and 1 represents -2^63."""
     if not value & 1:
         return value >> 1
     return -(value >> 1) if value != 1 else -1 << 63

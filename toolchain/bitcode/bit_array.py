@@ -1,7 +1,7 @@
-"""Arrays of bit fields, decoded in bulk: a string of 50 MB is not read a number at a time.
+"""Decode arrays of bit fields in bulk, because a loop over single numbers is too slow for a string of 50 MB.
 
-Positions are in bits; bits past the end of the bytes are zero. `VBR` is the variable width of the
-bitstream: chunks whose highest bit says that another one follows.
+Positions are in bits. Bits past the end of the data are zero. `VBR` is the variable bit rate encoding of
+the bitstream: a number consists of chunks, and the highest bit of a chunk is set if another chunk follows.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from itertools import compress
 
 from mlir_offload.toolchain.pattern import pattern
 
-# base64 turns six bits into a letter, in C. These tables turn the letter into the number that it
-# represents, and the number into the character that `char6` of the bitstream gives it.
+# base64 is implemented in C and encodes six bits as a letter. These tables map the letter to its number,
+# and the number to its char6 character.
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _CHAR6 = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 _TO_NUMBER = bytes.maketrans(_LETTERS, bytes(range(64)))
 _TO_CHAR6 = bytes.maketrans(bytes(range(64)), _CHAR6)
 _CONTINUED = bytes(range(32, 64))
-# The chunks of a number that does not fit in a byte: three or more, or two with a large second one.
+# The chunks of a number that does not fit in a byte: three or more, or two of which the second is 8 or more.
 _LARGE = pattern(rb"[\x20-\x3f]{2,}[\x00-\x1f]|[\x20-\x3f][\x08-\x1f]")
 _MAX_CHUNKS = 13
 _PIECE = 1 << 14
 _HIGH = 32
 _FEW = 64
-# From so many numbers on it pays to take their chunks apart at once.
+# From this count on, splitting all chunks at once is faster.
 _SEVERAL = 8
 _FEW_CONTINUED = [sum(32 << 6 * number for number in range(count)) for count in range(_SEVERAL)]
 _VALUE_BITS = 64
 _MAX_VALUE = (1 << _VALUE_BITS) - 1
 _TOO_LARGE = "a number has more than 64 bits"
-# What a VBR of 64 bits takes at most (in chunks of two bits), and the bits before it in its byte.
+# The most bytes of a 64-bit VBR (in chunks of two bits) that begins at any bit of a byte.
 VBR_BYTES = 17
 _WORD_BITS = 8 * VBR_BYTES
 
@@ -49,23 +49,23 @@ _SPREAD = (
 
 
 def bits(data: bytes, position: int, count: int) -> int:
-    """Return `count` bits as one number, the first bit lowest."""
+    """Return `count` bits as one number; the first bit is the lowest."""
     begin = position >> 3
     raw = data[begin : (position + count + 7) >> 3]
     return (int.from_bytes(raw, "little") >> (position & 7)) & ((1 << count) - 1)
 
 
 def sextets(data: bytes, position: int, count: int) -> bytes:
-    """Return `count` numbers of six bits, one in each byte."""
+    """Return `count` six-bit numbers, one per byte."""
     if count <= 0:
         return b""
-    # base64 reads the first bits as the highest, a bitstream as the lowest: from back to front.
+    # base64 takes the first bits as the highest, a bitstream as the lowest, so the order is reversed.
     packed = bits(data, position, 6 * count).to_bytes(-(-count // 4) * 3, "big")
     return b2a_base64(packed, newline=False)[::-1].translate(_TO_NUMBER)[:count]
 
 
 def char6(data: bytes, position: int, count: int) -> bytes:
-    """Return `count` characters of six bits."""
+    """Return `count` char6 characters."""
     pieces = [
         sextets(data, position + 6 * begin, min(_PIECE, count - begin)).translate(_TO_CHAR6)
         for begin in range(0, count, _PIECE)
@@ -86,7 +86,7 @@ def octets(data: bytes, position: int, count: int) -> bytes:
 
 
 def septets(data: bytes, position: int, count: int) -> bytes:
-    """Return `count` numbers of seven bits, one in each byte."""
+    """Return `count` seven-bit numbers, one per byte."""
     pieces = [
         _widened(bits(data, position + 7 * begin, 7 * size).to_bytes(-(-size // 8) * 7, "little"))[
             :size
@@ -98,7 +98,7 @@ def septets(data: bytes, position: int, count: int) -> bytes:
 
 
 def _widened(packed: bytes) -> bytes:
-    """Spread each 7 bytes over 8, in lanes of 64 bits: halves, quarters, then single numbers."""
+    """Expand each 7 bytes to 8 in 64-bit lanes: split halves, then quarters, then single numbers."""
     lanes = bytearray(len(packed) // 7 * 8)
     for place in range(7):
         lanes[place::8] = packed[place::7]
@@ -110,7 +110,7 @@ def _widened(packed: bytes) -> bytes:
 
 
 def vbr6_end(data: bytes, position: int, end: int, count: int) -> int | None:
-    """Return where `count` numbers of VBR6 end, or None where they do not before `end`."""
+    """Return the end of `count` VBR6 numbers, or None if it is after `end`."""
     while count:
         size = min(count, _PIECE)
         if position + 6 * size > end:
@@ -122,9 +122,9 @@ def vbr6_end(data: bytes, position: int, end: int, count: int) -> int | None:
 
 
 def vbr6_numbers(data: bytes, position: int, end: int) -> Sequence[int]:
-    """Return the numbers of VBR6 between two positions: as bytes where they fit.
+    """Return the VBR6 numbers between two positions, as bytes if all fit.
 
-    Raises ValueError where one has more than 64 bits.
+    Raises ValueError if one has more than 64 bits.
     """
     numbers: bytearray | array[int] = bytearray()
     while position < end:
@@ -144,7 +144,7 @@ def vbr6_numbers(data: bytes, position: int, end: int) -> Sequence[int]:
 
 
 def _has_large(chunks: bytes) -> bool:
-    """Return what searching for _LARGE would, all at once in one large number."""
+    """Return whether _LARGE matches, computed for all chunks at once in one large integer."""
     number = int.from_bytes(chunks, "little")
     ones = int.from_bytes(b"\1" * len(chunks), "little")
     continued = (number >> 5) & ones
@@ -159,9 +159,9 @@ def _joined(chunks: bytes) -> int:
 
 
 def _joined_pairs(chunks: bytes) -> bytes:
-    """Join each continued chunk with the next, all at once in one large number.
+    """Join each continued chunk with the next, all at once in one large integer.
 
-    A number below 256 takes one chunk, or two of which the second holds its upper three bits.
+    A number below 256 takes one chunk, or two of which the second contains its upper three bits.
     """
     size = len(chunks)
     number = int.from_bytes(chunks, "little")
@@ -173,9 +173,9 @@ def _joined_pairs(chunks: bytes) -> bytes:
 
 
 def vbr6_few(data: bytes, position: int, count: int) -> tuple[list[int], int]:
-    """Return a few numbers of VBR6 and where they end.
+    """Return a few VBR6 numbers and their end.
 
-    Raises ValueError where one has more than 64 bits.
+    Raises ValueError if one has more than 64 bits.
     """
     if count >= _SEVERAL:
         found, used = _pairs(sextets(data, position, 2 * count), count)
@@ -193,7 +193,7 @@ def vbr6_few(data: bytes, position: int, count: int) -> tuple[list[int], int]:
             word = bits(data, position, left)
         value, used = word & 63, 6
         if value > 31:  # noqa: PLR2004 (the upper bit of a chunk)
-            # Characters take two chunks, and most records that are read are strings.
+            # A fast path for two chunks: characters take two, and most records that are read are strings.
             if word & 0x800:
                 value, used = vbr(word, 6)
             else:
@@ -206,7 +206,7 @@ def vbr6_few(data: bytes, position: int, count: int) -> tuple[list[int], int]:
 
 
 def _pairs(chunks: bytes, count: int) -> tuple[list[int], int]:
-    """Return `count` numbers of one chunk or two, and how many chunks they take; fewer before a larger number."""
+    """Return `count` numbers of one or two chunks, and the number of chunks; fewer numbers if a larger one follows."""
     found: list[int] = []
     low = 0
     for used, chunk in enumerate(chunks, 1):
@@ -223,9 +223,9 @@ def _pairs(chunks: bytes, count: int) -> tuple[list[int], int]:
 
 
 def vbr(word: int, width: int) -> tuple[int, int]:
-    """Return the number that the lowest bits hold in chunks of `width`, and how many bits it takes.
+    """Return the VBR number in the lowest bits, with chunks of `width` bits, and its size in bits.
 
-    Raises ValueError where it has more than 64 bits.
+    Raises ValueError if it has more than 64 bits.
     """
     high = 1 << (width - 1)
     value, shift, used = word & (high - 1), width - 1, width
@@ -240,7 +240,7 @@ def vbr(word: int, width: int) -> tuple[int, int]:
 
 
 def vbr_at(data: bytes, position: int, width: int) -> tuple[int, int]:
-    """Return the number at a position in chunks of `width`, and where it ends. Raises as `vbr`."""
+    """Return the VBR number at a position, and its end. Raises ValueError like `vbr`."""
     begin = position >> 3
     word = int.from_bytes(data[begin : begin + VBR_BYTES], "little") >> (position & 7)
     value, used = vbr(word, width)
@@ -250,7 +250,7 @@ def vbr_at(data: bytes, position: int, width: int) -> tuple[int, int]:
 def vbr_numbers(
     data: bytes, position: int, end: int, count: int, width: int
 ) -> tuple[array[int], int]:
-    """Return numbers in chunks of `width` and where they end: fewer where that is behind `end`."""
+    """Return VBR numbers and their end; fewer than `count` if the rest is after `end`."""
     numbers = array("Q")
     while len(numbers) < count and position < end:
         value, position = vbr_at(data, position, width)
@@ -259,7 +259,7 @@ def vbr_numbers(
 
 
 def fixed_numbers(data: bytes, position: int, count: int, width: int) -> Sequence[int]:
-    """Return `count` numbers of `width` bits: as bytes where they fit."""
+    """Return `count` numbers of `width` bits, as bytes if they fit."""
     if width == 8:  # noqa: PLR2004 (a byte)
         return octets(data, position, count)
     if width == 7:  # noqa: PLR2004 (a character of ASCII)

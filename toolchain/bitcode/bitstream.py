@@ -1,8 +1,8 @@
-"""LLVM's bitstream: blocks of records, packed by abbreviations (llvm.org/docs/BitCodeFormat.html).
+"""LLVM's bitstream: blocks of records, encoded by abbreviations (llvm.org/docs/BitCodeFormat.html).
 
-Nothing here knows what a record means. Blocks are entered, and long arrays decoded, only where the
-caller asks for it. Positions are in bits from the begin of the stream. The work is linear in its size:
-what an abbreviation gives for nothing (literals, fields of no width) may not outnumber the bits.
+This module does not interpret records. Blocks are entered and long arrays are decoded on demand only.
+Positions are in bits from the start of the stream. The work is linear in the size of the stream, because
+the operands that take no bits (literals, zero-width fields) must not outnumber the bits.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ ENTER_BLOCK = 1
 USUAL_CHUNK = 6
 WORD = struct.Struct("<Q")
 WORD_BITS = 57
-"""The bits that a word has at least from any bit of its first byte on."""
+"""The bits of a 64-bit word that remain if reading begins at the last bit of its first byte."""
 _PADDING = bytes(WORD.size)
 _SIZE = struct.Struct("<I")
 _MIN_WIDTH, _MAX_WIDTH = 2, 32
-# Of a block's number in chunks of 8 bits, or of the width behind it in chunks of 4, there is more.
+# The continuation bits of a block ID (VBR8) and of the abbreviation ID width after it (VBR4).
 _CONTINUED = 0x880
-# An array that is kept once it is decoded.
+# Arrays up to this size are cached after decoding.
 _SHORT = 64
 _ENTRY_BYTES, _FEW_ENTRIES = 4, 4096
 _FIXED, _CHAR6 = Encoding.FIXED, Encoding.CHAR6
 
 
 class Block(Struct, frozen=True):
-    """Where the content of a block is, and the width of its abbreviation numbers.
+    """The location of the content of a block, and the width of its abbreviation IDs.
 
-    `inherited` counts the abbreviations of BLOCKINFO blocks before it; later ones do not hold in it.
+    `inherited` is the number of abbreviations that preceding BLOCKINFO blocks define for it; later
+    definitions do not apply.
     """
 
     number: int
@@ -54,7 +55,7 @@ class Block(Struct, frozen=True):
 
 
 class LongArray(Struct, frozen=True):
-    """The place of a long array that nobody has looked at yet."""
+    """The location of a long array that is not decoded yet."""
 
     position: int
     end: int
@@ -63,9 +64,9 @@ class LongArray(Struct, frozen=True):
 
 
 class Record(Struct, eq=False):
-    """One record; what it represents is `code`, numbered for each kind of block.
+    """One record. The meaning of `code` depends on the block ID.
 
-    Its array is decoded when it is asked for.
+    The array is decoded on demand.
     """
 
     code: int
@@ -76,12 +77,12 @@ class Record(Struct, eq=False):
 
     @property
     def count(self) -> int:
-        """Return the number of operands, without decoding them."""
+        """Return the number of operands without decoding them."""
         return len(self._scalars) + (self._array.count if self._array else 0)
 
     @property
     def values(self) -> Sequence[int]:
-        """Return the operands, of a long array of bytes as bytes."""
+        """Return the operands: `bytes` if they consist of a long byte array only."""
         if self._array is None:
             return self._scalars
         decoded = self._stream.decode(self._array)
@@ -91,7 +92,7 @@ class Record(Struct, eq=False):
         return self._scalars
 
     def operand(self, place: int, field: str) -> int:
-        """Return one operand. Raises VerificationError naming `field` where there is none."""
+        """Return one operand. If it is missing, raises VerificationError with the name `field`."""
         if place < len(self._scalars):
             return self._scalars[place]
         if place < self.count:
@@ -100,7 +101,7 @@ class Record(Struct, eq=False):
         raise self.malformed(reason)
 
     def text(self, begin: int = 0) -> bytes:
-        """Return the operands from `begin` on as bytes. Raises VerificationError where they are not."""
+        """Return the operands from `begin` on as bytes. Raises VerificationError if one does not fit in a byte."""
         scalars = self._scalars[begin:]
         decoded = self._stream.decode(self._array) if self._array else b""
         if begin > len(self._scalars):
@@ -117,16 +118,16 @@ class Record(Struct, eq=False):
         return self.text(begin).decode("utf-8", "backslashreplace")
 
     def keep(self) -> None:
-        """Count this record among what is kept in memory. Raises VerificationError as the stream."""
+        """Count this record as kept in memory. Raises VerificationError like `BitStream.keep`."""
         self._stream.keep(self.position)
 
     def malformed(self, reason: str) -> VerificationError:
-        """Return the error that names this record and what is wrong with it."""
+        """Return an error with the location of this record and the reason."""
         return self._stream.malformed(self.position, f"record {self.code}", reason)
 
 
 class _Budget(Struct):
-    """What a stream may still give: its size bounds the work and memory of reading it."""
+    """The remaining limits of a stream. They bound work and memory by the size of the stream."""
 
     free_operands: int
     entries: int
@@ -138,39 +139,39 @@ class BitStream:
     __slots__ = ("_budget", "data", "shared", "size", "view")
 
     def __init__(self, view: ByteView) -> None:
-        """Read the view as a whole: fields lie across bytes."""
+        """Read all bytes of the view."""
         self.view = view
-        # Words are taken from any byte of it.
+        # Padded, because a 64-bit word may be read at any byte.
         self.data = view.whole() + _PADDING
         self.size = 8 * view.size
         self.shared: dict[int, list[Abbreviation]] = {}
         self._budget = _Budget(self.size, view.size // _ENTRY_BYTES + _FEW_ENTRIES)
 
     def anew(self) -> BitStream:
-        """Return the same bits without what BLOCKINFO said: each module has its own."""
+        """Return the same bits without BLOCKINFO abbreviations, because each module defines its own."""
         other = BitStream.__new__(BitStream)
         other.view, other.data, other.size = self.view, self.data, self.size
         other.shared, other._budget = {}, self._budget  # noqa: SLF001 (its own class)
         return other
 
     def spend(self, count: int, position: int) -> None:
-        """Count operands that take no bits. Raises VerificationError where there are too many."""
+        """Count operands that take no bits. Raises VerificationError if there are too many."""
         self._budget.free_operands -= count
         if self._budget.free_operands < 0:
             reason = "abbreviations give more operands than the stream has bits"
             raise self.malformed(position, "record", reason)
 
     def keep(self, position: int) -> None:
-        """Count what a reader keeps in memory. Raises VerificationError where that is too much.
+        """Count an entry that a reader keeps in memory. Raises VerificationError if there are too many.
 
-        Abbreviations can make a type or a symbol as small as three bits; LLVM's take far more.
+        Abbreviations can encode a type or a symbol in three bits; LLVM's writer uses far more.
         """
         self._budget.entries -= 1
         if self._budget.entries < 0:
             raise self.malformed(position, "module", "more entries than its size can hold")
 
     def decode(self, place: LongArray) -> Sequence[int]:
-        """Return the numbers of an array. Raises VerificationError where one is too large."""
+        """Return the numbers of an array. Raises VerificationError if one is too large."""
         (encoding, width), data = place.element, self.data
         if encoding is _CHAR6:
             return char6(data, place.position, place.count)
@@ -184,14 +185,14 @@ class BitStream:
             raise self.malformed(place.position, "record", str(error)) from error
 
     def malformed(self, position: int, field: str, reason: str) -> VerificationError:
-        """Return the error that names a place."""
+        """Return an error with a bit position."""
         return self.view.malformed(position >> 3, f"{field} (bit {position & 7})", reason)
 
 
 def block_at(stream: BitStream, position: int, limit: int) -> Block:
-    """Return the block whose number and size stand at a position, behind the abbreviation number.
+    """Return the block whose ID and size are at a position, after the abbreviation ID.
 
-    Raises VerificationError where it would not end before `limit`.
+    Raises VerificationError if it ends after `limit`, or if the width of its abbreviation IDs is invalid.
     """
     data = stream.data
     word = WORD.unpack_from(data, position >> 3)[0] >> (position & 7)
@@ -215,9 +216,9 @@ def block_at(stream: BitStream, position: int, limit: int) -> Block:
 
 
 def outer_block(stream: BitStream, position: int) -> Block:
-    """Return the block that begins at a position, a whole byte, outside of all others.
+    """Return the top-level block at a byte-aligned position.
 
-    Raises VerificationError where none does.
+    Raises VerificationError if no block begins there.
     """
     if stream.data[position >> 3] & (1 << _MIN_WIDTH) - 1 != ENTER_BLOCK:
         raise stream.malformed(position, "stream", "no block begins here")

@@ -1,4 +1,4 @@
-"""The entries of a block of a bitstream: records, inner blocks, and the abbreviations that BLOCKINFO defines."""
+"""Read the entries of a bitstream block: records, nested blocks, and the abbreviations in BLOCKINFO."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ from mlir_offload.toolchain.errors import VerificationError
 
 _END_BLOCK, _UNABBREVIATED = 0, 3
 _SET_BLOCK = 1
-_MAX_FIELDS = 4096  # of all abbreviations of a block; LLVM's own blocks stay below 200
-# Few abbreviations of few fields are not counted.
+# The limit of fields in all abbreviations of a block. LLVM's writer uses fewer than 200.
+_MAX_FIELDS = 4096
+# Below this number of abbreviations and fields, the limit is not checked.
 _FEW_FIELDS = 16
 _USUAL_INFO_BYTES = 1 << 12
 _SHORT = 64
 _word_at = WORD.unpack_from
-# Two numbers of one chunk each, and their bits that say that there is more.
+# The value bits of a chunk, the size of two numbers of one chunk each, and their continuation bits.
 _CHUNK_BITS, _TWO_CHUNKS, _TWO_CONTINUED = 0x1F, 2 * USUAL_CHUNK, 0x820
 _CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 _LITERAL, _FIXED, _VBR, _ARRAY, _CHAR6, _BLOB = Encoding
@@ -45,12 +46,12 @@ _USUAL_ELEMENT: Field = (_VBR, USUAL_CHUNK)
 
 
 class BlockReader(Iterable[Record | Block]):
-    """The entries of one block in order: records, and inner blocks, which are passed over."""
+    """The entries of one block in order: records and nested blocks, whose content is skipped."""
 
     __slots__ = ("_abbreviations", "_data", "_end", "_width", "block", "position", "stream")
 
     def __init__(self, stream: BitStream, block: Block) -> None:
-        """Begin at the first entry; `position` may be set to that of another one."""
+        """Begin at the first entry. `position` may be set to the position of another entry."""
         self.stream = stream
         self.block = block
         self.position = block.begin
@@ -61,20 +62,20 @@ class BlockReader(Iterable[Record | Block]):
 
     @property
     def definitions(self) -> tuple[Abbreviation, ...]:
-        """Return the abbreviations that hold from here on."""
+        """Return the abbreviations that are defined at the current position."""
         return tuple(self._abbreviations)
 
     def resume(self, position: int, definitions: Sequence[Abbreviation]) -> None:
-        """Go on at a position at which these abbreviations hold."""
+        """Continue at a position with the abbreviations that are defined there."""
         self.position, self._abbreviations = position, list(definitions)
 
     def records(self) -> Iterator[Record]:
-        """Return the records alone."""
+        """Return only the records."""
         return (entry for entry in self if isinstance(entry, Record))
 
     def __iter__(self) -> Iterator[Record | Block]:
-        """Return the entries from `position` on. Raises VerificationError where there should be one."""
-        # Most of what reading bitcode takes is spent here: bits are taken out of the bytes once for each entry.
+        """Yield the entries from `position` on. Raises VerificationError if an entry is malformed."""
+        # Reading bitcode spends most of its time here, so the bytes are converted once per entry.
         data, width, low, word_at = self._data, self._width, (1 << self._width) - 1, _word_at
         while True:
             begin = self.position
@@ -100,13 +101,13 @@ class BlockReader(Iterable[Record | Block]):
                 yield record
 
     def next_entry(self) -> Record | Block | None:
-        """Return the entry at `position`, None at the end. Raises VerificationError where there should be one."""
+        """Return the entry at `position`, None at the end. Raises VerificationError if it is malformed."""
         return next(iter(self), None)
 
     def _record(self, begin: int, number: int, word: int) -> Record | None:
-        """Return the record that a number begins; None for the definition of an abbreviation.
+        """Return the record with an abbreviation ID; None for the definition of an abbreviation.
 
-        `word` are the bits behind the number.
+        `word` contains the bits after the ID.
         """
         try:
             if number > _UNABBREVIATED:
@@ -182,7 +183,7 @@ class BlockReader(Iterable[Record | Block]):
     def _array(
         self, begin: int, element: Field, count: int, position: int, scalars: list[int]
     ) -> LongArray | None:
-        """Append a short array to the scalars, or return the place of a long one."""
+        """Append a short array to the scalars, or return the location of a long one."""
         encoding, width = element
         if element == _USUAL_ELEMENT and count <= _SHORT:
             numbers, self.position = vbr6_few(self._data, position, count)
@@ -201,7 +202,7 @@ class BlockReader(Iterable[Record | Block]):
         return LongArray(position, end, count, element)
 
     def _vbr_end(self, position: int, count: int, width: int) -> int:
-        """Return where an array ends, or a bit behind the block."""
+        """Return the end of an array. If the array exceeds the block, return a position after the block."""
         if position + count * width > self._end:
             return self._end + 1
         if width == USUAL_CHUNK:
@@ -221,17 +222,17 @@ class BlockReader(Iterable[Record | Block]):
         return self._abbreviations
 
     def malformed(self, position: int, reason: str) -> VerificationError:
-        """Return the error that names this block, a place in it and what is wrong."""
+        """Return an error with the ID of this block, the bit position and the reason."""
         return self.stream.malformed(position, f"block {self.block.number}", reason)
 
 
 def records_of(stream: BitStream, blocks: Iterable[Block]) -> Iterator[Record]:
-    """Return the records of some blocks, one after the other."""
+    """Return the records of several blocks in order."""
     return (record for block in blocks for record in BlockReader(stream, block).records())
 
 
 class _BlockInfoReader(BlockReader):
-    """A BLOCKINFO block: its abbreviations are for the blocks whose number it names."""
+    """A reader of a BLOCKINFO block, which defines abbreviations for the block IDs that it names."""
 
     __slots__ = ("described",)
 
@@ -246,7 +247,10 @@ class _BlockInfoReader(BlockReader):
 
 
 def _read_block_info(stream: BitStream, block: Block) -> None:
-    """Take the abbreviations of a BLOCKINFO block; those of one writer are read once for many modules."""
+    """Add the abbreviations of a BLOCKINFO block to the stream.
+
+    They are cached, because the BLOCKINFO of all modules of one writer is the same.
+    """
     content = stream.data[block.begin >> 3 : block.end >> 3]
     if not stream.shared and len(content) <= _USUAL_INFO_BYTES:
         with suppress(VerificationError):

@@ -1,7 +1,7 @@
-"""The instructions of a function in a bitcode module: what each operand refers to.
+"""Resolve the operands of the instructions of a bitcode function.
 
-Values are numbered through: globals, constants of the module, then in each function its parameters,
-its constants and the results of its instructions. Operands are relative to the next number.
+Value numbers are consecutive: globals, constants of the module, then for each function its parameters,
+its constants and the results of its instructions. Operands are relative to the next value number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RELATIVE_VERSION = 1
 
 
 class OperandKind(IntEnum):
-    """What a number in a record represents; PLAIN is a number as it is."""
+    """The meaning of a number in a record. PLAIN is a literal number."""
 
     PLAIN = 0
     VALUE = 1
@@ -40,9 +40,9 @@ Operand = tuple[OperandKind, int]
 
 
 class Entry(Struct, frozen=True):
-    """An instruction, or a constant: the code of its record, and its operands.
+    """An instruction or a constant: its record code and its operands.
 
-    `type` is that of a constant. `number` is that of the value, None where there is no result.
+    `type` is the type ID of a constant. `number` is the value number, or None if there is no result.
     """
 
     code: int
@@ -52,7 +52,7 @@ class Entry(Struct, frozen=True):
 
 
 class UnknownInstructionError(Exception):
-    """An instruction whose operands this reader does not know."""
+    """An instruction or constant that this reader does not support."""
 
 
 _KINDS = {
@@ -63,9 +63,9 @@ _KINDS = {
 }
 _ARGUMENTS: dict[int, str] = {TypeCode.LABEL: ".", TypeCode.METADATA: "m"}
 
-# How the operands of instructions are written: those at the begin, and what the rest repeats.
-# V: a value, and its type where it is defined later; v: a value; s: the same, signed; a: a value
-# numbered from the begin; t: a type; .: a number.
+# The operands of instructions: the first operands, then the pattern that repeats for the rest.
+# V: a relative value, followed by its type if it is a forward reference; v: a relative value; s: a signed
+# relative value; a: an absolute value; t: a type; .: a number.
 _FORMS = {
     1: ("", "."),  # DECLAREBLOCKS
     2: ("Vv", "."),  # BINOP
@@ -98,12 +98,12 @@ _FORMS = {
     58: ("V", "."),  # FREEZE
     59: ("VV", "."),  # ATOMICRMW
 }
-# Where the source is, and what its variables are: debug records name metadata.
+# Debug locations and debug records. Their operands refer to metadata.
 DEBUG_CODES = frozenset({33, 35, *range(61, 67)})
 _FORMS |= dict.fromkeys(DEBUG_CODES, ("", "."))
 _WITHOUT_RESULT = frozenset({1, 10, 11, 12, 15, 36, 44, 45, 55}) | DEBUG_CODES
 
-# The same for constants, whose operands are numbered from the begin; all others hold numbers.
+# The same for constants, whose value operands are absolute. _PLAIN_CONSTANTS contain only numbers.
 _CONSTANT_FORMS: dict[int, tuple[str, str]] = {
     ConstantCode.AGGREGATE: ("", "a"),
     10: (".aa", "."),  # CE_BINOP
@@ -120,7 +120,7 @@ _PLAIN_CONSTANTS = frozenset({2, 3, 4, 5, 6, 8, 9, 22, 26})
 
 
 def function_bodies(module: BitcodeModule) -> Iterator[tuple[int, Block]]:
-    """Return the functions that have a body, by their number as values, and where it lies."""
+    """Return the value number and the body of each defined function."""
     defined = (
         number
         for number, symbol in enumerate(module.symbols)
@@ -132,8 +132,8 @@ def function_bodies(module: BitcodeModule) -> Iterator[tuple[int, Block]]:
 def read_body(module: BitcodeModule, function: int, body: Block, first: int) -> Iterator[Entry]:
     """Return the constants and instructions of a function.
 
-    `first` is the number of its first parameter as a value. Raises UnknownInstructionError where an
-    instruction is not known, VerificationError where the body is malformed.
+    `first` is the value number of its first parameter. Raises UnknownInstructionError if an instruction is
+    unknown, VerificationError if the body is malformed.
     """
     symbol = module.symbols[function]
     if module.version < _RELATIVE_VERSION or not isinstance(symbol, BitcodeFunction):
@@ -159,7 +159,7 @@ def _read_entries(module: BitcodeModule, body: Block, number: int) -> Iterator[E
 
 
 def constant_entry(record: Record, type_number: int, number: int) -> Entry:
-    """Return what a constant refers to. Raises UnknownInstructionError where that is not known."""
+    """Return a constant with its operands. Raises UnknownInstructionError if its record code is unknown."""
     form = _CONSTANT_FORMS.get(record.code)
     if record.code in {ConstantCode.GEP_OLD, ConstantCode.INBOUNDS_GEP_OLD}:
         form = ("t" if record.count % 2 else "", "ta")
@@ -203,7 +203,7 @@ def _operands(values: Sequence[int], form: tuple[str, str], number: int) -> Iter
 
 
 def _call(module: BitcodeModule, record: Record, number: int) -> Entry:
-    """Return a call: attributes, flags, fast-math flags if any, type, function, arguments."""
+    """Return a call. The operands are attributes, flags, optional fast-math flags, type, callee, arguments."""
     flags = record.operand(1, "calling convention")
     if not flags & _EXPLICIT_TYPE:
         raise UnknownInstructionError

@@ -1,4 +1,4 @@
-"""The numbers of LLVM bitcode (llvm/Bitcode/LLVMBitCodes.h), which never change once they are given."""
+"""The enum values of LLVM bitcode (llvm/Bitcode/LLVMBitCodes.h). LLVM never changes an assigned value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class BlockId(IntEnum):
-    """Kinds of blocks."""
+    """Block IDs."""
 
     MODULE = 8
     ATTRIBUTE = 9
@@ -25,14 +25,14 @@ class BlockId(IntEnum):
 
 
 class IdentificationCode(IntEnum):
-    """Records of an IDENTIFICATION block."""
+    """Record codes of an IDENTIFICATION block."""
 
     STRING = 1
     EPOCH = 2
 
 
 class ModuleCode(IntEnum):
-    """Records of a MODULE block."""
+    """Record codes of a MODULE block."""
 
     VERSION = 1
     TRIPLE = 2
@@ -47,21 +47,21 @@ class ModuleCode(IntEnum):
 
 
 class SymbolCode(IntEnum):
-    """Records of a VALUE_SYMTAB block."""
+    """Record codes of a VALUE_SYMTAB block."""
 
     ENTRY = 1
     FUNCTION_ENTRY = 3
 
 
 class AttributeCode(IntEnum):
-    """Records of the blocks of attributes."""
+    """Record codes of PARAMATTR and PARAMATTR_GROUP blocks."""
 
     LIST = 2
     GROUP = 3
 
 
 class AttributeForm(IntEnum):
-    """How an attribute is stored in a group."""
+    """The encodings of an attribute in a group."""
 
     FLAG = 0
     INTEGER = 1
@@ -74,7 +74,7 @@ class AttributeForm(IntEnum):
 
 
 class AttributeKind(IntEnum):
-    """The attributes that say how a kernel takes a parameter."""
+    """The attributes that determine how a parameter is passed to a kernel."""
 
     ALIGN = 1
     BYVAL = 3
@@ -82,7 +82,7 @@ class AttributeKind(IntEnum):
 
 
 class TypeCode(IntEnum):
-    """Records of a TYPE block."""
+    """Record codes of a TYPE block."""
 
     COUNT = 1
     VOID = 2
@@ -113,7 +113,7 @@ class TypeCode(IntEnum):
 
 
 class ConstantCode(IntEnum):
-    """Records of a CONSTANTS block, as far as initialisers of offloading need them."""
+    """Record codes of a CONSTANTS block that the initializers of offload data use."""
 
     SET_TYPE = 1
     NULL = 2
@@ -131,7 +131,7 @@ class ConstantCode(IntEnum):
 
 
 class MetadataCode(IntEnum):
-    """Records of the blocks of metadata, as far as a module says something about itself with them."""
+    """Record codes of METADATA blocks that module flags, named metadata and attachments use."""
 
     STRING_OLD = 1
     VALUE = 2
@@ -147,7 +147,7 @@ class MetadataCode(IntEnum):
     INDEX = 39
 
 
-# These neither are nodes nor take a number: names, lists of names, attachments and the index.
+# Records without a metadata ID: names, kinds, named metadata, attachments and the index.
 UNNUMBERED_METADATA = frozenset(
     {
         MetadataCode.NAME,
@@ -162,6 +162,6 @@ UNNUMBERED_METADATA = frozenset(
 
 
 class SummaryCode(IntEnum):
-    """Records of a summary of a module for ThinLTO."""
+    """Record codes of a module summary for link-time optimization."""
 
     VERSION = 10

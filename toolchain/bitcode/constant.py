@@ -1,4 +1,4 @@
-"""The constants of a bitcode module: content of strings, members of structures, what they refer to."""
+"""The constants of a bitcode module: content of strings, elements of aggregates, references to globals."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _FLOAT_BITS: dict[int, int] = {
 
 
 class ConstantTable:
-    """The constants that the functions of a module share, by their number as values.
+    """The module-level constants, by value number.
 
-    Only their places are kept; each is decoded when it is asked for.
+    The table stores only positions. Constants are decoded on demand.
     """
 
     __slots__ = ("_known", "_module", "_places", "_readers", "_starts", "_types")
 
     def __init__(self, module: BitcodeModule) -> None:
-        """Pass over the constants once. Raises VerificationError where a block is malformed."""
+        """Record the position and type of each constant. Raises VerificationError if a block is malformed."""
         self._module = module
         self._known: dict[int, Record] = {}
         self._places = array("Q")
@@ -62,7 +62,7 @@ class ConstantTable:
         return len(self._places)
 
     def symbol(self, value: int) -> Symbol | None:
-        """Return the global that a value is, also behind casts and the address of its first member."""
+        """Return the global that a value refers to, looking through casts and getelementptr with zero indices."""
         for _ in range(_MAX_DEPTH):
             if value < len(self._module.symbols):
                 return self._module.symbols[value]
@@ -73,7 +73,7 @@ class ConstantTable:
         return None
 
     def integer(self, value: int) -> int | None:
-        """Return the integer that a value is, as a signed number; None where it is none."""
+        """Return the value of an integer constant as a signed number; None for other values."""
         record = self.record(value)
         if record is None or self._module.types[self.type(value)].code != TypeCode.INTEGER:
             return None
@@ -82,19 +82,19 @@ class ConstantTable:
         return 0 if record.code == ConstantCode.NULL else None
 
     def is_null(self, value: int) -> bool:
-        """Return whether a value is zero throughout."""
+        """Return whether a value is a null constant (all zero)."""
         record = self.record(value)
         return record is not None and record.code == ConstantCode.NULL
 
     def elements(self, value: int) -> Sequence[int] | None:
-        """Return the members of a structure or array, as values; None where they are not listed."""
+        """Return the value numbers of the elements of an aggregate; None for other constants."""
         record = self.record(value)
         if record is None or record.code != ConstantCode.AGGREGATE:
             return None
         return record.values
 
     def content(self, value: int) -> bytes | None:
-        """Return the bytes of an array of numbers; None where the value is no such or is zero."""
+        """Return the bytes of an array of numbers; None for other values and for null."""
         record = self.record(value)
         if record is None:
             return None
@@ -103,7 +103,7 @@ class ConstantTable:
         return self._numbers(value, record) if record.code == ConstantCode.DATA else None
 
     def string(self, value: int) -> str | None:
-        """Return the text before the first zero byte of a string; None where the value is none."""
+        """Return the text of a string up to the first NUL; None for other values."""
         if (
             self.record(value) is None
             or self._module.types[self.type(value)].code != TypeCode.ARRAY
@@ -115,7 +115,7 @@ class ConstantTable:
         )
 
     def record(self, value: int) -> Record | None:
-        """Return the record of a value, None where it is a global or not of the module."""
+        """Return the record of a value; None for globals and for values that are not module-level."""
         place = value - len(self._module.symbols)
         if not 0 <= place < len(self._places):
             return None
@@ -126,14 +126,14 @@ class ConstantTable:
         record = reader.next_entry()
         if not isinstance(record, Record):
             return None
-        # Others may refer to one long constant many times; finding its end takes time.
+        # Cached, because finding the end of a long constant is slow, and many constants may refer to it.
         if len(self._known) >= _MAX_KNOWN:
             self._known.clear()
         self._known[value] = record
         return record
 
     def type(self, value: int) -> int:
-        """Return the number of the type of a value that has a record."""
+        """Return the type ID of a value that has a record."""
         return self._types[value - len(self._module.symbols)]
 
     def _numbers(self, value: int, record: Record) -> bytes:
@@ -155,7 +155,7 @@ class ConstantTable:
         return content.tobytes()
 
     def _pointer(self, record: Record | None) -> int | None:
-        """Return what a constant expression makes an equal address of."""
+        """Return the operand whose address a cast or a getelementptr with zero indices does not change."""
         if record is None:
             return None
         if record.code == ConstantCode.CAST:
@@ -163,7 +163,7 @@ class ConstantTable:
         if record.code not in _GEPS:
             return None
         values = record.values
-        # The type that is pointed to (optional in old records), flags, then pairs of type and value.
+        # The source element type (optional in old records), flags, then pairs of type and value.
         begin = 2 if record.code in _GEPS_WITH_FLAGS else len(values) % 2
         operands = list(values[begin + 1 :: 2])
         if not operands or not all(self.integer(index) == 0 for index in operands[1:]):

@@ -1,4 +1,4 @@
-"""Sizes and alignments of types by a data layout (llvm.org/docs/LangRef.html#data-layout)."""
+"""Compute sizes and alignments of types from a data layout (llvm.org/docs/LangRef.html#data-layout)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mlir_offload.toolchain.bitcode.code import TypeCode
 from mlir_offload.toolchain.bitcode.type import BitcodeType, TypeTable, TypeWalk
 
 _Widths = dict[int, int]
-# In bits; what holds where the string says nothing (llvm/lib/IR/DataLayout.cpp).
+# The default alignments in bits (llvm/lib/IR/DataLayout.cpp).
 _INTEGERS: _Widths = {1: 8, 8: 8, 16: 16, 32: 32, 64: 32}
 _FLOATS: _Widths = {16: 16, 32: 32, 64: 64, 128: 128}
 _VECTORS: _Widths = {64: 64, 128: 128}
@@ -27,7 +27,7 @@ _MAX_DIGITS = 8
 
 
 class DataLayout(Struct, frozen=True):
-    """The alignments in bits by width, and size and alignment of pointers by address space."""
+    """Alignments in bits by bit width, and the size and alignment of pointers by address space."""
 
     integers: _Widths
     floats: _Widths
@@ -37,14 +37,14 @@ class DataLayout(Struct, frozen=True):
 
 
 class TypeSize(Struct, frozen=True):
-    """How many bytes a type takes in memory, padding at its end included, and its alignment."""
+    """The size of a type in memory, including tail padding, and its alignment."""
 
     size_bytes: int
     align_bytes: int
 
 
 def parse_data_layout(text: str) -> DataLayout:
-    """Return what a data layout string says of sizes; parts that are none are passed over."""
+    """Parse the sizes and alignments in a data layout string. Other parts are ignored."""
     widths = {"i": dict(_INTEGERS), "f": dict(_FLOATS), "v": dict(_VECTORS)}
     pointers = {0: _POINTER}
     aggregate = 8
@@ -73,15 +73,15 @@ class TypeSizes:
     __slots__ = ("_layout", "_table", "_walk")
 
     def __init__(self, table: TypeTable, layout: DataLayout) -> None:
-        """Compute nothing yet."""
+        """Create an empty cache."""
         self._table = table
         self._layout = layout
         self._walk = TypeWalk(table, self._compute)
 
     def __call__(self, number: int) -> TypeSize | None:
-        """Return the size of a type, or None where it has none (an opaque one, or a function).
+        """Return the size of a type, or None if it is unsized (opaque or function types).
 
-        Raises VerificationError where it contains itself or exceeds any memory.
+        Raises VerificationError if the type contains itself or is larger than any memory.
         """
         return self._walk(number)
 
@@ -145,7 +145,7 @@ def _padded(bits: int, align_bits: int) -> TypeSize:
 
 
 def _nearest(widths: _Widths, width: int) -> int:
-    """Return the alignment of the next wider integer, or of the widest."""
+    """Return the alignment of the narrowest integer of at least this width, otherwise of the widest."""
     return widths[min((known for known in widths if known >= width), default=max(widths))]
 
 

@@ -1,4 +1,4 @@
-"""Functions, variables and aliases of a bitcode module, as its records describe them."""
+"""Decode the functions, variables and aliases of a bitcode module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlir_offload.toolchain.bitcode.code import ModuleCode, TypeCode
 from mlir_offload.toolchain.bitcode.type import TypeTable
 from mlir_offload.toolchain.tables import load_table
 
-# As LLVM's text writes what the numbers in records stand for; the numbers of some are obsolete.
+# The names in textual IR, indexed by the enum value in records. Several values are obsolete.
 _LINKAGES = (
     *("external", "weak", "appending", "internal", "linkonce", "external", "external"),
     *("extern_weak", "common", "private", "weak_odr", "linkonce_odr", "available_externally"),
@@ -22,14 +22,14 @@ _LINKAGES = (
 _VISIBILITIES = ("default", "hidden", "protected")
 _MAX_ALIGN_LOG = 33
 _EXPLICIT_TYPE = 2
-# From this version of modules on (LLVM 5) their names are in a table of the file.
+# From this module version on (LLVM 5), the file contains a string table for names.
 STRING_TABLE_VERSION = 2
 
 
 class BitcodeFunction(Struct, frozen=True):
-    """A function; `type` and `attributes` are numbers in the tables of the module.
+    """A function. `type` and `attributes` are indices of the type table and the attribute lists of the module.
 
-    `linkage` and `visibility` are spelled as in LLVM's text.
+    `linkage` and `visibility` are spelled as in textual IR.
     """
 
     name: str
@@ -43,24 +43,24 @@ class BitcodeFunction(Struct, frozen=True):
 
     @property
     def convention(self) -> str:
-        """Return the calling convention as LLVM's text names it."""
+        """Return the calling convention as in textual IR."""
         return load_conventions().names.get(
             self.calling_convention, f"cc {self.calling_convention}"
         )
 
     @property
     def has_kernel_convention(self) -> bool:
-        """Return whether its calling convention is one of functions that a host launches."""
+        """Return whether the calling convention is that of kernels, which a host launches."""
         return self.convention in load_conventions().kernels
 
     @property
     def is_intrinsic(self) -> bool:
-        """Return whether LLVM itself gives the function its meaning."""
+        """Return whether the function is an LLVM intrinsic."""
         return self.name.startswith("llvm.")
 
 
 class BitcodeVariable(Struct, frozen=True):
-    """A global variable; `initializer` is the number of a value, None for a mere declaration."""
+    """A global variable. `initializer` is a value number, or None for a declaration."""
 
     name: str
     type: int
@@ -74,7 +74,7 @@ class BitcodeVariable(Struct, frozen=True):
 
 
 class BitcodeAlias(Struct, frozen=True):
-    """Another name of a value (its number), or one that is resolved when the program is loaded."""
+    """An alias or ifunc. `target` is the value number of the aliasee or of the resolver."""
 
     name: str
     type: int
@@ -88,7 +88,7 @@ Symbol = BitcodeFunction | BitcodeVariable | BitcodeAlias
 
 
 class Conventions(Struct, frozen=True):
-    """Names of calling conventions by number, and which are those of kernels."""
+    """The names of calling conventions by enum value, and the names of the kernel conventions."""
 
     names: Mapping[int, str]
     kernels: frozenset[str]
@@ -101,7 +101,7 @@ def load_conventions() -> Conventions:
 
 
 def parse_conventions(table: Mapping[str, Any]) -> Conventions:
-    """Return the checked table. Raises ValueError naming what is wrong."""
+    """Return the verified table. Raises ValueError with the reason if a row is invalid."""
     rows = table["calling_conventions"]
     names = {int(row["number"]): str(row["name"]) for row in rows}
     kernels = frozenset(str(name) for name in table["kernels"])
@@ -115,19 +115,19 @@ def parse_conventions(table: Mapping[str, Any]) -> Conventions:
 
 
 class StringTable:
-    """The names of all modules of a file: one string, of which each name is a piece."""
+    """The string table of a file. Each name of its modules is a substring."""
 
     __slots__ = ("_known", "_left", "_strings")
 
     def __init__(self, strings: bytes) -> None:
-        """Take the string."""
+        """Store the string."""
         self._strings = strings
         self._known: dict[tuple[int, int], str] = {}
-        # Each name is there once; pieces that overlap could else be larger than any file.
+        # A limit, because the total size of overlapping names is unbounded. LLVM's writer does not repeat names.
         self._left = 2 * len(strings)
 
     def piece(self, record: Record) -> str:
-        """Return the name that a record names by the place in its first two operands."""
+        """Return the name of a record, whose first two operands are its offset and size."""
         place = (record.operand(0, "offset of the name"), record.operand(1, "size of the name"))
         name = self._known.get(place)
         if name is None:
@@ -142,7 +142,7 @@ class StringTable:
 
 
 class GlobalReader(Struct, frozen=True):
-    """What the records of globals refer to."""
+    """Decode the records of globals. The fields are the tables that these records refer to."""
 
     version: int
     types: TypeTable
@@ -150,7 +150,7 @@ class GlobalReader(Struct, frozen=True):
     names: StringTable
 
     def read(self, record: Record) -> Symbol:
-        """Return the global of a record; its name is '' where the module keeps names elsewhere."""
+        """Return the global of a record. Its name is '' if the module has its own symbol table (LLVM 4 and older)."""
         name, values = "", record.values
         if self.version >= STRING_TABLE_VERSION:
             name, values = self.names.piece(record), values[2:]
@@ -203,7 +203,7 @@ class GlobalReader(Struct, frozen=True):
 
 
 class _Fields(Struct, frozen=True):
-    """The operands of a record behind its name; later releases add some at the end."""
+    """The operands of a record after its name. Later releases append operands."""
 
     record: Record
     values: Sequence[int]
@@ -219,7 +219,7 @@ class _Fields(Struct, frozen=True):
 
 
 def _alias(name: str, fields: _Fields) -> BitcodeAlias:
-    # LLVM before 4 writes the type of a pointer in the place of type and address space.
+    # LLVM before 4 writes a pointer type instead of the type and the address space.
     is_old = fields.record.code == ModuleCode.ALIAS_OLD
     place = 1 if is_old else 2
     return BitcodeAlias(

@@ -1,8 +1,8 @@
-"""Whether two functions in different bitcode modules have the same code.
+"""Hash functions, to compare the code of functions in different bitcode modules.
 
-A hash covers what a function does: its signature, attributes and instructions, the constants that
-they use, and all that only its module can name. What other modules can name represents itself by its
-name. Numbers of values, types and attributes do not count, nor do metadata: debug locations, hints.
+A hash covers the signature, attributes and instructions of a function, the constants that they use, and
+the local globals that they refer to. Other globals are represented by their names. A hash does not depend
+on the IDs of values, types and attributes, nor on metadata such as debug locations and optimization hints.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DEBUG_INTRINSICS = "llvm.dbg."
 
 
 class CodeHash:
-    """The hashes of the functions of a module, each computed when it is asked for."""
+    """The hashes of the functions of a module, computed on demand."""
 
     __slots__ = (
         "_active",
@@ -47,7 +47,7 @@ class CodeHash:
     )
 
     def __init__(self, module: BitcodeModule, constants: ConstantTable) -> None:
-        """Hash nothing yet."""
+        """Locate the function bodies. Nothing is hashed yet."""
         self._module = module
         self._constants = constants
         self._bodies = dict(function_bodies(module))
@@ -58,9 +58,9 @@ class CodeHash:
         self._type = TypeWalk(module.types, self._hash_type)
 
     def function(self, number: int) -> str:
-        """Return the hash of the function that is a value; '' where something in it is not known.
+        """Return the hash of a function by value number; '' if it contains a construct that cannot be hashed.
 
-        Raises VerificationError where it is malformed.
+        Raises VerificationError if it is malformed.
         """
         try:
             return self._once(number, self._hash_function).hex()
@@ -68,7 +68,7 @@ class CodeHash:
             return ""
 
     def _once(self, number: int, compute: Callable[[int], bytes]) -> bytes:
-        """Return what is computed of a value, once; what needs itself has no hash."""
+        """Compute the hash of a value, once. A value that refers to itself has no hash."""
         found = self._known.get(number)
         if found is None:
             if number in self._active or len(self._active) > _MAX_DEPTH:
@@ -98,7 +98,7 @@ class CodeHash:
         return digest.digest()
 
     def operand(self, operand: Operand) -> bytes:
-        """Return what represents an operand that is not local to a function."""
+        """Return the hash input for an operand that is not local to a function."""
         kind, number = operand
         if kind is OperandKind.TYPE:
             return self._type(number)
@@ -111,7 +111,7 @@ class CodeHash:
         return self._once(number, self._hash_constant)
 
     def is_debug_call(self, entry: Entry) -> bool:
-        """Return whether an instruction calls what only describes variables to a debugger."""
+        """Return whether an instruction calls a debug intrinsic."""
         for kind, number in entry.operands:
             if kind is OperandKind.VALUE:
                 if number >= len(self._module.symbols):
@@ -120,7 +120,7 @@ class CodeHash:
         return False
 
     def constant(self, entry: Entry, operands: Iterable[bytes]) -> bytes:
-        """Return what represents a constant."""
+        """Return the hash of a constant, given the hash inputs of its operands."""
         of_type = b"" if entry.type is None else self._type(entry.type)
         return sha256(_joined([b"constant %d" % entry.code, of_type, *operands])).digest()
 
@@ -151,7 +151,7 @@ class CodeHash:
     def _hash_type(self, number: int) -> bytes:
         one = self._module.types[number]
         text = f"{one.code} {one.number} {one.is_scalable} {one.integers}".encode()
-        # What a typed pointer points to may contain it, and is told where it is used.
+        # The pointee of a typed pointer is excluded: it may contain the pointer type, and its uses repeat the type.
         elements = () if one.code == TypeCode.POINTER else one.elements
         if one.code in {TypeCode.OPAQUE, TypeCode.TARGET}:
             text += one.name.encode()
@@ -175,7 +175,7 @@ class CodeHash:
 
 
 class _Locals:
-    """What represents the instructions of one function, and the values that only it has."""
+    """The hash inputs for the instructions and local values of one function."""
 
     __slots__ = ("_active", "_entries", "_hash", "_known", "_parameters", "_start")
 
@@ -188,7 +188,7 @@ class _Locals:
         self._active: set[int] = set()
 
     def token(self, entry: Entry) -> bytes:
-        """Return what represents an entry: nothing for a constant, which is where it is used."""
+        """Return the hash input for an entry: empty for a constant, which is hashed at its uses, and for debug info."""
         if entry.type is not None and entry.number is not None:
             self._entries[entry.number] = entry
             return b""
@@ -219,5 +219,5 @@ class _Locals:
 
 
 def _joined(parts: Iterable[bytes]) -> bytes:
-    """Return the parts so that no other parts give the same bytes."""
+    """Join the parts unambiguously: the size precedes each part."""
     return b"".join(b"%d:%b" % (len(part), part) for part in parts)

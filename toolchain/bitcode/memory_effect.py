@@ -1,4 +1,4 @@
-"""The attribute memory(...) in bitcode: two bits for each place, which releases have numbered differently."""
+"""Decode the attribute memory(...): two bits per memory location, whose numbering depends on the release."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _FIRST_VERSION = 1
 
 
 def lost_effects(word: int, consumer: int) -> tuple[str, ...]:
-    """Return what a function does that an older release would believe it does not: `writes other`."""
+    """Return the memory effects that an older release assumes to be absent, such as `writes other`."""
     table = load_limits()
     theirs = table.memory_locations(consumer)
     newest = table.memory[-1][1]
-    # The top byte tells which numbering the writer has; the older one is upgraded by each reader.
+    # The top byte is the version of the numbering. Every reader upgrades version 0.
     if not theirs or theirs == newest or word >> _VERSION_BITS != _FIRST_VERSION:
         return ()
     lost = []

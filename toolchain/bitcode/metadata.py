@@ -1,4 +1,4 @@
-"""What the metadata of a bitcode module say of it: named lists, module flags, attachments."""
+"""Read the named metadata, module flags and function attachments of a bitcode module."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mlir_offload.toolchain.bitcode.constant import ConstantTable
 from mlir_offload.toolchain.bitcode.global_value import BitcodeFunction, Symbol
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
 
-_MAX_BLOCKS = 16  # of a module itself; LLVM writes one
+_MAX_BLOCKS = 16  # At module level; LLVM writes one.
 _NODES = frozenset({MetadataCode.NODE, MetadataCode.DISTINCT_NODE})
 
 
 class NodeNumber(Struct, frozen=True):
-    """A metadatum that is neither text nor a constant: mostly another node."""
+    """A reference to metadata other than a string or a constant, usually to a node."""
 
     number: int
 
@@ -32,16 +32,16 @@ Metadatum = str | int | Symbol | NodeNumber | None
 
 
 class MetadataTable:
-    """The metadata of a module, numbered through all blocks; nodes are decoded when asked for."""
+    """The metadata of a module. IDs are consecutive over all blocks; nodes are decoded on demand."""
 
     __slots__ = ("_constants", "_left", "_named", "_segments")
 
     def __init__(self, module: BitcodeModule, constants: ConstantTable) -> None:
-        """Find the nodes, and read the named lists. Raises VerificationError where they are malformed."""
+        """Locate the nodes, and read the named metadata. Raises VerificationError if they are malformed."""
         self._constants = constants
         self._named: dict[str, tuple[int, ...]] = {}
         self._segments: list[_Segment] = []
-        # Places that an index names may overlap; together they contain no more than there is.
+        # The limit of operands that are read, because the positions in an index may overlap.
         self._left = module.content.stream.size
         if len(module.content.metadata) > _MAX_BLOCKS:
             reason = f"it has {len(module.content.metadata)} blocks of metadata"
@@ -56,25 +56,25 @@ class MetadataTable:
         self._named |= segment.named
 
     def within(self, reader: BlockReader) -> MetadataTable:
-        """Return the metadata that a function sees: those of the module, and of a block of its own."""
+        """Return the metadata that are visible in a function: those of the module and of the function's block."""
         inner = copy(self)
         inner._segments = [*self._segments]  # noqa: SLF001 (of this class)
         inner._add(reader)  # noqa: SLF001
         return inner
 
     def named(self, name: str) -> Iterator[tuple[Metadatum, ...]]:
-        """Return the operands of each node in a named list, each node once."""
+        """Return the operands of each distinct node of a named metadata list."""
         return (self.node(number) for number in dict.fromkeys(self._named.get(name, ())))
 
     def node(self, number: int) -> tuple[Metadatum, ...]:
-        """Return the operands of a node, none where it is something else."""
+        """Return the operands of a node; empty for other metadata."""
         record = self._record(number)
         if not isinstance(record, Record) or record.code not in _NODES:
             return ()
         return tuple(self._resolve(operand - 1) if operand else None for operand in record.values)
 
     def flag(self, name: str) -> Metadatum:
-        """Return the value of a module flag, None where there is none of that name."""
+        """Return the value of a module flag, None if the flag is absent."""
         for operands in self.named("llvm.module.flags"):
             if len(operands) == 3 and operands[1] == name:  # noqa: PLR2004 (behaviour, name, value)
                 return operands[2]
@@ -106,7 +106,7 @@ class MetadataTable:
 
 
 class _Segment:
-    """The metadata of one block: their places, and the lists that it names."""
+    """The metadata of one block: positions and named lists."""
 
     __slots__ = ("_places", "_reader", "_strings", "begin", "named")
 
@@ -131,11 +131,11 @@ class _Segment:
 
     @property
     def end(self) -> int:
-        """Return the number behind the last one."""
+        """Return the ID after the last one of this block."""
         return self.begin + len(self._strings or ()) + len(self._places)
 
     def get(self, number: int) -> Record | str | None:
-        """Return a string or the record of what else has that number, None where nothing has."""
+        """Return the string or the record with an ID, None if there is none."""
         place = number - self.begin
         if self._strings and place < len(self._strings):
             return self._strings[place]
@@ -147,7 +147,7 @@ class _Segment:
         return record if isinstance(record, Record) else None
 
     def _follow_index(self, reader: BlockReader, record: Record) -> None:
-        """Take the places of all nodes from the index, and go on behind it."""
+        """Read the positions of all nodes from the index, and continue after the index."""
         begin = reader.position
         low, high = record.operand(0, "offset"), record.operand(1, "offset, upper half")
         reader.position = begin + low + (high << 32)
@@ -165,12 +165,12 @@ class _Segment:
 
 
 class _Strings:
-    """The strings that stand together before the nodes, and have the first numbers."""
+    """The content of a METADATA_STRINGS record. These strings precede the nodes and have the first IDs."""
 
     __slots__ = ("_ends", "_text")
 
     def __init__(self, record: Record) -> None:
-        """Read [count, offset of the characters, lengths as VBR6 and then the characters]."""
+        """Read a record [count, offset of the characters, blob of VBR6 lengths followed by the characters]."""
         count, offset = record.operand(0, "count"), record.operand(1, "offset")
         content = record.text(2)
         end = vbr6_end(content, 0, 8 * min(offset, len(content)), count)
@@ -197,9 +197,9 @@ def function_attachments(
     kind: str,
     is_wanted: Callable[[BitcodeFunction], bool],
 ) -> dict[str, tuple[Metadatum, ...]]:
-    """Return the operands of the node that each wanted function has attached under a kind.
+    """Return, by name of each selected function, the operands of its attached node of a kind.
 
-    The bodies of others are not read.
+    The bodies of other functions are not read.
     """
     number = _kind_number(module, kind)
     if number is None:
@@ -232,7 +232,7 @@ def _attached(body: BlockReader, metadata: MetadataTable, kind: int) -> tuple[Me
             metadata = metadata.within(reader)
         elif entry.number == BlockId.METADATA_ATTACHMENT:
             for record in reader.records():
-                # One for an instruction has the number of that in front of its pairs.
+                # An attachment of an instruction has an odd count: the instruction ID precedes the pairs.
                 pairs = record.values if record.count % 2 == 0 else ()
                 if record.code == MetadataCode.ATTACHMENT and kind in pairs[::2]:
                     return metadata.node(pairs[pairs[::2].index(kind) * 2 + 1])

@@ -1,8 +1,8 @@
-"""A module of LLVM bitcode, as far as it says who wrote it, what for and what is in it.
+"""Read the producer, target, types, attributes and globals of an LLVM bitcode module.
 
-Independent of LLVM's own reader, which knows only its own and older releases, and which files that
-are damaged may crash. Bodies of functions, constants and metadata are passed over by their length;
-`bitcode_constant`, `bitcode_metadata` and `bitcode_census` look into them when they are asked to.
+LLVM's own reader is not used, because it supports only its own and older releases, and corrupt files may
+crash it. Function bodies, constants and metadata are skipped by their size. The modules `body`, `constant`
+and `metadata` read them on demand.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _GLOBALS = frozenset(
 
 
 class ModuleContent(Struct, frozen=True):
-    """Where the parts of a module lie that are read on demand."""
+    """The locations of the parts of a module that are read on demand."""
 
     stream: BitStream
     module: Block
@@ -73,11 +73,10 @@ class ModuleContent(Struct, frozen=True):
 class BitcodeModule(Struct, frozen=True, dict=True):
     """One module.
 
-    `producer` is what wrote it, as it says; `version` is that of the format of its records; `source` names
-    the file that it was compiled from. `symbols`
-    are functions, variables and aliases in the order that gives them their numbers as values.
-    `thin_summary` and `full_summary` are the versions of its summaries for link-time optimisation,
-    None where there is none.
+    `producer` is the string in its IDENTIFICATION block; `version` is the version of the record format;
+    `source` is the record with the name of the source file. `symbols` are the functions, variables and
+    aliases in the order of their value numbers. `thin_summary` and `full_summary` are the versions of the
+    summaries for link-time optimization, None if there is none.
     """
 
     producer: str
@@ -95,27 +94,27 @@ class BitcodeModule(Struct, frozen=True, dict=True):
 
     @property
     def source_file(self) -> str:
-        """Return the name of the file that the module was compiled from."""
+        """Return the name of the source file of the module, or ''."""
         return self.source.string() if self.source else ""
 
     @cached_property
     def functions(self) -> tuple[BitcodeFunction, ...]:
-        """Return the functions, declarations included."""
+        """Return the functions, including declarations."""
         return tuple([symbol for symbol in self.symbols if isinstance(symbol, BitcodeFunction)])
 
     @property
     def variables(self) -> Iterator[BitcodeVariable]:
-        """Return the global variables, declarations included."""
+        """Return the global variables, including declarations."""
         return (symbol for symbol in self.symbols if isinstance(symbol, BitcodeVariable))
 
     def parameter_types(self, function: BitcodeFunction) -> tuple[str, ...]:
-        """Return the types of the parameters of a function, as LLVM's text spells them."""
+        """Return the parameter types of a function, spelled as in textual IR."""
         elements = self.types.function(function.type).elements
         return tuple(self.types.spell(element) for element in elements[1:])
 
 
 def read_bitcode(view: ByteView) -> BitcodeModule:
-    """Return the module of a file. Raises VerificationError where it is malformed, or has several."""
+    """Return the only module of a file. Raises VerificationError if it is malformed or contains several."""
     modules = read_bitcode_modules(view)
     if len(modules) == 1:
         return modules[0]
@@ -123,9 +122,9 @@ def read_bitcode(view: ByteView) -> BitcodeModule:
 
 
 def read_bitcode_modules(view: ByteView) -> tuple[BitcodeModule, ...]:
-    """Return all modules of a file: LLVM splits one for link-time optimisation, `llvm-cat` joins some.
+    """Return all modules of a file. LLVM splits modules for link-time optimization, and `llvm-cat` concatenates them.
 
-    Raises VerificationError where it is not bitcode, or malformed.
+    Raises VerificationError if it is not bitcode or is malformed.
     """
     stream = BitStream(unwrapped(view))
     tables: dict[Block | None, StringTable] = {}
@@ -138,9 +137,9 @@ def read_bitcode_modules(view: ByteView) -> tuple[BitcodeModule, ...]:
 
 
 def read_bitcode_triples(view: ByteView) -> tuple[str, ...]:
-    """Return the triple of each module, empty where it has none; what follows that is not read.
+    """Return the triple of each module, empty if it has none. The records after the triple are not read.
 
-    Raises VerificationError where the file is not bitcode, or malformed up to there.
+    Raises VerificationError if the file is not bitcode, or if the part that is read is malformed.
     """
     stream = BitStream(unwrapped(view))
     modules = _outer_modules(stream, outer_blocks(stream))
@@ -153,7 +152,10 @@ def _triple(reader: BlockReader) -> str:
 
 
 def unwrapped(view: ByteView) -> ByteView:
-    """Return the bitstream: Darwin puts a header before it that tells offset and size."""
+    """Return the bitstream, without the wrapper header of Darwin, which contains its offset and size.
+
+    Raises VerificationError if there is no bitcode.
+    """
     form = "LLVM bitcode"
     view = view.part(0, view.size, "file", form=form)
     if view.head(4) == WRAPPER_MAGIC:
@@ -166,7 +168,7 @@ def unwrapped(view: ByteView) -> ByteView:
 
 
 class _OuterModule(Struct, frozen=True):
-    """What is outside of a module and belongs to it."""
+    """A module block, and the top-level blocks that belong to it."""
 
     module: Block
     identification: Block | None
@@ -174,11 +176,11 @@ class _OuterModule(Struct, frozen=True):
 
 
 def outer_blocks(stream: BitStream) -> list[Block]:
-    """Return what is outside of all other blocks: modules and what belongs to them."""
+    """Return the top-level blocks: modules and the blocks that belong to them."""
     blocks: list[Block] = []
     position = 8 * len(MAGIC)
     while position + 64 <= stream.size:
-        # Modules that are joined keep their magic; what fills up the end of a file is zero.
+        # Each concatenated file has its own magic number. Padding at the end of a file is zero.
         at = position >> 3
         word = stream.data[at : at + len(MAGIC)]
         if word == MAGIC:
@@ -192,7 +194,7 @@ def outer_blocks(stream: BitStream) -> list[Block]:
 
 
 def _outer_modules(stream: BitStream, blocks: Sequence[Block]) -> list[_OuterModule]:
-    """Return the modules. A string table belongs to all modules before it that have none."""
+    """Return the modules. A string table belongs to all preceding modules that have none."""
     modules: list[_OuterModule] = []
     waiting: list[Block] = []
     identification: dict[int, Block | None] = {}
@@ -213,12 +215,12 @@ def _outer_modules(stream: BitStream, blocks: Sequence[Block]) -> list[_OuterMod
     return modules
 
 
-# As plain numbers, which are quicker to name than members of an enumeration.
+# Plain integers, because access to the members of an IntEnum is slower.
 _TYPE, _DATA_LAYOUT = BlockId.TYPE.value, ModuleCode.DATA_LAYOUT.value
 
 
 class _ModuleWalk:
-    """One pass over a module: its texts, globals and types, and the places of all other blocks."""
+    """One pass over a module. Reads strings, globals and types, and records the positions of all other blocks."""
 
     def __init__(self, stream: BitStream, module: Block, names: StringTable) -> None:
         self.version = 0
@@ -247,7 +249,7 @@ class _ModuleWalk:
                     self._note_front(reader)
 
     def _pass_front(self, reader: BlockReader) -> bool:
-        """Take what is known of another module that begins alike; return whether there is one."""
+        """Reuse the front of a previous module if this one begins with the same bytes. Return whether it does."""
         stream = self._stream
         for known in fronts:
             if known.is_of(stream, reader.block):
@@ -279,15 +281,15 @@ class _ModuleWalk:
         fronts.append(front)
 
     def blocks(self, number: BlockId) -> tuple[Block, ...]:
-        """Return the blocks of one kind."""
+        """Return the blocks with an ID."""
         return tuple(self._blocks.get(number, ()))
 
     def records(self, number: BlockId) -> Iterator[Record]:
-        """Return the records of all blocks of one kind."""
+        """Return the records of all blocks with an ID."""
         return records_of(self._stream, self.blocks(number))
 
     def _take_block(self, block: Block) -> None:
-        # Each takes eight bytes at least: unlike records there cannot be too many.
+        # Not counted against the memory limit, because each block takes at least eight bytes.
         self._blocks.setdefault(block.number, []).append(block)
         if block.number == _TYPE:
             if self.types:
@@ -323,7 +325,7 @@ class _ModuleWalk:
             if self.types is None:
                 reason = "it precedes the table of types"
                 raise record.malformed(reason)
-            # It sees the sections that are named later, too.
+            # The list is shared, so that it also contains sections that are named later.
             names = self._names
             self._global_reader = GlobalReader(self.version, self.types, self._sections, names)
         return self._global_reader
@@ -360,7 +362,7 @@ def _read_module(stream: BitStream, outer: _OuterModule, names: StringTable) -> 
 
 
 def _named(walk: _ModuleWalk) -> tuple[Symbol, ...]:
-    """Return the symbols with the names that a module itself keeps for them (LLVM before 5)."""
+    """Return the symbols, with names from the module's own symbol table if the module has one (LLVM before 5)."""
     if walk.version >= STRING_TABLE_VERSION:
         return tuple(walk.symbols)
     symbols = walk.symbols

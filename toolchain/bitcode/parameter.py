@@ -1,4 +1,4 @@
-"""Parameters of kernels that stay in constant memory, of which an older LLVM passes on a copy: in bitcode."""
+"""Find kernel parameters in constant memory (grid constants) whose address an older LLVM replaces by a copy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOAD, _ADDRESS = 20, 43
 
 
 def copied_parameters(module: BitcodeModule, attribute: str) -> Iterator[BitcodeFunction]:
-    """Return the functions in which the address of a parameter with an attribute has other uses than loads."""
+    """Return the functions in which the address of a parameter with an attribute has uses other than loads."""
     first = None
     for number, body in function_bodies(module):
         function = module.symbols[number]
@@ -50,7 +50,10 @@ def _is_other_use(
     number: int | None,
     addresses: set[int],
 ) -> bool:
-    """Return whether an instruction uses an address otherwise; one that adds to an address makes another."""
+    """Return whether an instruction uses an address, but is neither a load nor a getelementptr.
+
+    Adds the result of a getelementptr to `addresses`.
+    """
     if not any(kind is OperandKind.VALUE and value in addresses for kind, value in operands):
         return False
     if code == _ADDRESS and number is not None:

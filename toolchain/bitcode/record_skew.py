@@ -1,4 +1,4 @@
-"""Records of a bitcode module that an older reader refuses or, worse, takes for something else."""
+"""Find records of a bitcode module that an older reader rejects or silently misinterprets."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _CONSTANTS = {
 }
 _CONVERSIONS = {13: "ptrtoaddr"}
 _DEBUG_RECORDS = range(61, 67)
-# The record of a DIExpression.
+# METADATA_EXPRESSION, the record of a DIExpression.
 _EXPRESSION = 29
 _INBOUNDS = 1
-_FIRST_COMPARISON = 32  # of integers; below are those of floating-point numbers
+_FIRST_COMPARISON = 32  # The first icmp predicate; smaller ones are fcmp predicates.
 _OPERATIONS = {17: "usub_cond", 18: "usub_sat", 19: "fmaximum", 20: "fminimum"}
 _OPERATIONS |= {13: "fmax", 14: "fmin", 15: "uinc_wrap", 16: "udec_wrap"}
-# A value that comes later is named by a negative number, in 32 bits, and its type.
+# A forward reference is a negative relative number, in 32 bits, followed by the type.
 _FIRST_FORWARD = 1 << 31
 _DEEPEST = 8
-# How integers are stored: those of up to 64 bits with the sign lowest.
+# Integers of up to 64 bits are stored with the sign in the lowest bit.
 _WORD_BITS = 64
 _SIGN = 1
-# Orderings of other accesses: acquire and above; below are unordered and monotonic.
+# The first ordering that orders other accesses; unordered and monotonic are below.
 _ACQUIRE = 3
 
 
-# As plain numbers: a member of an enumeration takes longer to name than to compare.
+# Plain integers, because access to the members of an IntEnum is slower.
 _BODY, _METADATA = BlockId.FUNCTION.value, BlockId.METADATA.value
 _SET_TYPE, _INTEGER, _CAST = (
     code.value for code in (ConstantCode.SET_TYPE, ConstantCode.INTEGER, ConstantCode.CAST)
@@ -53,7 +53,7 @@ _SET_TYPE, _INTEGER, _CAST = (
 
 
 class FunctionCode(IntEnum):
-    """Records in the body of a function that have changed with the releases."""
+    """Record codes of a FUNCTION block whose operands depend on the release."""
 
     CAST = 3
     LOAD = 20
@@ -66,13 +66,13 @@ class FunctionCode(IntEnum):
     ATOMIC = 59
 
 
-# Records that are no instructions: what they say belongs to the instruction before, or to the function.
+# Records that are not instructions, but describe the preceding instruction or the function.
 _NO_INSTRUCTIONS = {1, 33, 35, 55, 60, *_DEBUG_RECORDS}
 _LOADS = (FunctionCode.LOAD, FunctionCode.LOAD_ATOMIC)
-# The numbers of !noundef and !range in all releases (llvm/IR/FixedMetadataKinds.def).
+# The kind IDs of !noundef and !range in all releases (llvm/IR/FixedMetadataKinds.def).
 _NOUNDEF = 29
 _RANGE = 4
-# Flags of a call: the type of the function is in the record, as it is since LLVM 3.7, and fast-math flags precede it.
+# Flags of a call: the record contains the function type (since LLVM 3.7), and fast-math flags precede the type.
 _EXPLICIT_TYPE, _FAST_MATH = 1 << 15, 1 << 17
 
 
@@ -80,7 +80,7 @@ _Look = Callable[["_RecordWalk", Record, str], None]
 
 
 def check_records(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Return what the consumer's reader does not know, each once, with a function where it is."""
+    """Yield each construct that the consumer's reader does not support, once, with a function that contains it."""
     known = _known_records(module.triple, consumer.llvm)
     nodes = RetainedNodes(known.newer_nodes) if known.newer_nodes else None
     walk = _RecordWalk(module, consumer, known, nodes)
@@ -95,10 +95,10 @@ def check_records(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 
 class _KnownRecords(Struct, frozen=True):
-    """What the tables say of a release, for modules of one target.
+    """The limits of a release for modules of one target.
 
-    `looks` are what looks at the records of each kind of block, `newer_nodes` the nodes of debug information that
-    the release does not take among what functions retain.
+    `looks` are the check functions by block ID. `newer_nodes` are the debug info nodes that the release rejects
+    in retainedNodes, by record code.
     """
 
     limits: LimitsTable
@@ -109,22 +109,22 @@ class _KnownRecords(Struct, frozen=True):
 
 
 class _RecordWalk(Struct):
-    """What has been found so far, by rule and construct."""
+    """The state of a pass over the records of a module. `found` maps rule and construct to a finding."""
 
     module: BitcodeModule
     consumer: Consumer
     known: _KnownRecords
     nodes: RetainedNodes | None
-    # The type of the constants that follow.
+    # The type ID of the next constants.
     type: int = 0
-    # How many instructions there are so far in the function, which of them load, and which calls return vectors.
+    # The number of instructions of the function so far, and the IDs of loads and of calls that return vectors.
     instructions: int = 0
     loads: set[int] = field(default_factory=set)
     vectors: set[int] = field(default_factory=set)
     found: dict[tuple[str, str], Skew] = field(default_factory=dict)
 
     def enter(self, block: Block, function: str, depth: int = 0) -> None:
-        """Look at all records of a block, and of those in it."""
+        """Check all records of a block and of its nested blocks."""
         kind = block.number
         look = self.known.looks.get(kind)
         outer = self.nodes
@@ -172,7 +172,7 @@ class _RecordWalk(Struct):
         self._add("BC012", construct, function, {"code": record.code})
 
     def _expression(self, record: Record, function: str) -> None:
-        """Report an operation for debuggers that the release does not have."""
+        """Report a DIExpression operation that the release does not have."""
         place = 1
         while place < record.count:
             number = record.operand(place, "operation")
@@ -188,7 +188,7 @@ class _RecordWalk(Struct):
             self._expression(record, function)
         steps = self.known.limits.newest["metadata_codes"]
         if record.code > steps.at(self.consumer.llvm):
-            # The reader passes over it: what is numbered after it is taken for something else.
+            # The reader skips the record, so that all later metadata IDs are wrong.
             needed = steps.first_release(record.code) or "of a later release"
             self._add("BC017", f"record {record.code}", function, {"needed": needed})
         debug = self.known.limits.debug_records.get(record.code)
@@ -221,7 +221,7 @@ class _RecordWalk(Struct):
         self._instruction(record, function)
 
     def _attachment(self, record: Record, function: str) -> None:
-        # An attachment of an instruction begins with its number, one of the function does not.
+        # An attachment of an instruction has an odd count, because it begins with the instruction ID.
         if not record.count % 2:
             return
         kinds = {record.operand(place, "kind") for place in range(1, record.count, 2)}
@@ -242,7 +242,7 @@ class _RecordWalk(Struct):
         return self.module.types[kind.elements[0]].code == TypeCode.VECTOR
 
     def _ordered(self, record: Record, function: str) -> None:
-        # Behind the ordering stands the scope alone.
+        # The operand after the ordering, the last one, is the synchronization scope.
         orders = record.count > 1 and record.operand(record.count - 2, "ordering") >= _ACQUIRE
         if orders and self.consumer.llvm < self.known.fence_since:
             self._add("BC025", ORDERED_ACCESS, function, {"needed": self.known.fence_since})
@@ -278,7 +278,7 @@ class _RecordWalk(Struct):
             self._add("BC021", construct, function, {"needed": since})
 
     def _atomic(self, record: Record, function: str) -> None:
-        # Both the pointer and the value have their types where they come later.
+        # A type follows the pointer, and the value, if it is a forward reference.
         place = 1 + _is_forward(record.operand(0, "pointer"))
         place += 1 + _is_forward(record.operand(place, "value"))
         operation = record.operand(place, "operation")
@@ -312,7 +312,7 @@ _LOOKS: dict[int, _Look] = {
     BlockId.METADATA: _RecordWalk._metadata,  # noqa: SLF001
     BlockId.FUNCTION: _RecordWalk._instruction,  # noqa: SLF001
 }
-# Where attachments of instructions matter, these are counted.
+# If attachments of instructions are checked, instructions must be counted to identify them.
 _COUNTING: dict[int, _Look] = {
     **_LOOKS,
     BlockId.FUNCTION: _RecordWalk._counted,  # noqa: SLF001

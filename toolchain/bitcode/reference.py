@@ -1,4 +1,4 @@
-"""Which functions and variables of a bitcode module refer to which others."""
+"""The references between the functions, variables and constants of a bitcode module."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ _MOST_BODY_BITS = 1 << 22
 
 
 class ReferenceGraph:
-    """What each global and constant of a module refers to, all by their numbers as values.
+    """The references of each global and constant of a module, by value number.
 
-    A body or constant is read when it is asked for.
+    Bodies and constants are read on demand.
     """
 
     __slots__ = ("_bodies", "_constants", "_edges", "_first_local", "_module", "_steps_left")
 
     def __init__(self, module: BitcodeModule, constants: ConstantTable) -> None:
-        """Find the bodies."""
+        """Locate the function bodies."""
         self._module = module
         self._constants = constants
         self._first_local = len(module.symbols) + len(constants)
         self._bodies = dict(function_bodies(module))
         self._edges: dict[int, frozenset[int]] = {}
-        # Each kernel asks for what it reaches; together they may not take longer than this.
+        # The limit for all calls of `reached` together; there is one call for each kernel.
         self._steps_left = _MAX_STEPS
 
     def used(self, candidates: Collection[int]) -> frozenset[int]:
-        """Return those of the candidates that something refers to.
+        """Return the candidates that something refers to.
 
-        No more is read than it takes. In a large module those that its first bodies do not use are
-        taken for used. Raises UnknownInstructionError where an instruction on the way is not known,
-        VerificationError where a body is malformed.
+        The search stops when all candidates are found. In a large module it stops after a limit and returns
+        all candidates. Raises UnknownInstructionError if it reads an unknown instruction, VerificationError
+        if a body is malformed.
         """
         left, bits_left = set(candidates), _MOST_BODY_BITS
         others = (number for number in range(self._first_local) if number not in self._bodies)
@@ -60,9 +60,9 @@ class ReferenceGraph:
         return frozenset(candidates) - left
 
     def reached(self, number: int) -> set[int] | None:
-        """Return all that a value refers to, directly or not; None where that takes too long.
+        """Return the value itself and all values that it refers to, directly or not; None if the limit is exceeded.
 
-        Raises UnknownInstructionError and VerificationError as `used`.
+        Raises UnknownInstructionError and VerificationError like `used`.
         """
         found = {number}
         waiting = [number]
@@ -82,7 +82,7 @@ class ReferenceGraph:
         return self._edges[number]
 
     def _referred(self, number: int) -> Iterator[int]:
-        """Return the globals and constants that one of them refers to, as they are read."""
+        """Yield the globals and constants that a global or constant refers to directly."""
         if number >= len(self._module.symbols):
             record = self._constants.record(number)
             entries = [] if record is None else [self._constant(number, record)]

@@ -1,4 +1,4 @@
-"""Blocks that many modules of one writer have alike: each is read once and known by its bytes."""
+"""Cache decoded blocks by their bytes, because many modules of one writer contain the same blocks."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from mlir_offload.toolchain.errors import VerificationError
 
 _Result = TypeVar("_Result")
 
-# Width of the abbreviation numbers, and the bytes.
+# The width of the abbreviation IDs, and the bytes of a block.
 Content = tuple[int, bytes]
 
-# A larger one is hardly that of another module too.
+# Larger blocks are not cached, because they rarely repeat.
 _USUAL_BYTES = 1 << 12
 
 
 class Front(Struct, frozen=True):
-    """What modules of one writer have alike up to their data layout: types, attributes, texts.
+    """The decoded front of a module up to its data layout, which modules of one writer have in common.
 
-    `content` are the bytes from the begin of the module on, `position` is where the rest begins.
+    `content` are the bytes of the front; `position` is its end.
     """
 
     module: Block
@@ -40,7 +40,7 @@ class Front(Struct, frozen=True):
     abbreviations: Sequence[Abbreviation]
 
     def is_of(self, stream: BitStream, module: Block) -> bool:
-        """Return whether a module begins with it."""
+        """Return whether a module begins with this front."""
         own = self.module
         return (
             own.begin == module.begin
@@ -50,17 +50,17 @@ class Front(Struct, frozen=True):
         )
 
 
-# The one read last: the next module of a link is most often of the same writer.
+# The last front that was read. The next module of a link is usually of the same writer.
 fronts: deque[Front] = deque(maxlen=1)
 
 
 def read_repeated(
     stream: BitStream, blocks: Iterable[Block], read: Callable[[tuple[Content, ...]], _Result]
 ) -> _Result | None:
-    """Return what `read`, which keeps its results, makes of blocks; None where the caller has to.
+    """Return the result of `read`, which caches its results, for blocks; None if the caller must read them.
 
-    That is for blocks which depend on others, are large, or are malformed: the caller's error names
-    the place in the file.
+    The caller must read blocks that depend on BLOCKINFO, large blocks, and malformed blocks: its error contains
+    the position in the file.
     """
     found: list[Content] = []
     for block in blocks:
@@ -74,7 +74,7 @@ def read_repeated(
 
 
 def records_in(contents: Iterable[Content]) -> Iterator[Record]:
-    """Return the records of such blocks. Raises VerificationError where there is a block in one."""
+    """Yield the records of blocks. Raises VerificationError if one contains a nested block."""
     for width, content in contents:
         stream = BitStream(memory_view(content))
         for entry in BlockReader(stream, Block(0, 0, stream.size, width)):

@@ -1,4 +1,4 @@
-"""What functions retain for debuggers (retainedNodes), and which of it a release of LLVM does not take, in bitcode."""
+"""Find the nodes in the retainedNodes of DISubprograms that a release of LLVM rejects, in bitcode."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mlir_offload.toolchain.bitcode.code import UNNUMBERED_METADATA, MetadataCod
 from mlir_offload.toolchain.skew.limits import RetainedNode
 
 _LISTS = (MetadataCode.NODE, MetadataCode.DISTINCT_NODE)
-# The record of a DISubprogram: where it has what it retains, and the mark of its layout since LLVM 8.
+# The record code of a DISubprogram, its operand retainedNodes, and the flag of its layout since LLVM 8.
 _SUBPROGRAM, _RETAINED, _HAS_FLAGS = 21, 15, 4
 
 
 class RetainedNodes(Struct):
-    """The nodes of a block of metadata as far as they matter, by number; `outer` are those of the module."""
+    """The relevant nodes of a METADATA block, by metadata ID. `outer` are the nodes of the module."""
 
     newer: Mapping[int, RetainedNode]
     outer: RetainedNodes | None = None
@@ -26,11 +26,11 @@ class RetainedNodes(Struct):
     retained: set[int] = field(default_factory=set)
 
     def inner(self) -> RetainedNodes:
-        """Return the nodes of a function, which are numbered behind those of the module."""
+        """Return an empty table for the nodes of a function. Their IDs follow those of the module."""
         return RetainedNodes(self.newer, self, self.next)
 
     def add(self, record: Record) -> None:
-        """Number the next record."""
+        """Assign the next metadata ID to a record, and store the record if it is relevant."""
         code = record.code
         if code in UNNUMBERED_METADATA:
             return
@@ -48,7 +48,7 @@ class RetainedNodes(Struct):
         self.next += 1
 
     def unread(self) -> set[RetainedNode]:
-        """Return the rows of what the functions described here retain and the release does not take."""
+        """Return the table rows of the nodes that are in a retainedNodes list and that the release rejects."""
         blocks = (self, self.outer) if self.outer else (self,)
         lists = (block.lists.get(number) for number in self.retained for block in blocks)
         operands = {operand - 1 for record in lists if record for operand in record.values}

@@ -1,4 +1,4 @@
-"""What another release of LLVM would refuse, or read wrongly, in a bitcode module."""
+"""Check a bitcode module for constructs that another release of LLVM rejects or misinterprets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mlir_offload.toolchain.skew.symbol import (
 
 _MEMORY = 86
 _WIDE_BITS = 128
-# In which x86-64 passes words of integers.
+# The number of registers in which x86-64 passes integer arguments.
 _REGISTERS = 6
 _WIDE_LAYOUT = "i128:128"
 _X86 = ("x86_64", "i386", "i686")
@@ -48,9 +48,9 @@ _BACK_END = "BC025"
 
 
 def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Return all that the consumer would refuse or misread in a module.
+    """Yield each construct of a module that the consumer rejects or misinterprets.
 
-    The producer string does not decide what is looked for: a fork may claim any release.
+    The checks do not depend on the producer string, because a fork may claim any release.
     """
     if module.epoch:
         yield Skew("BC001", {"epoch": module.epoch})
@@ -61,7 +61,8 @@ def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     is_release = writer.major is not None and not (writer.vendor or writer.is_development)
     is_newer = not is_release or (writer.major or 0) > consumer.llvm
     found = [skew for check in checks.of_newer for skew in check(module, consumer)]
-    # What a back end lacks it lacks for its own release too, and says so itself.
+    # Limits of the back end are excluded if the module is not newer: the release has them for its own modules too,
+    # and reports them itself.
     yield from (skew for skew in found if is_newer or skew.rule != _BACK_END)
     if not is_newer:
         return
@@ -92,7 +93,7 @@ def _types(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _attributes(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report each attribute once, with a function that has it; those of calls and declarations have none."""
+    """Report each attribute once, with a defined function that has it; without one for calls and declarations."""
     if not _has_skew(module.attributes, consumer.llvm):
         return
     users: dict[int, str] = {}
@@ -112,7 +113,7 @@ def _attributes(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 @lru_cache(maxsize=8)
 def _has_skew(table: AttributeTable, release: int) -> bool:
-    """Return whether there is an attribute to report; the modules of one writer often have one table."""
+    """Return whether a table contains an attribute to report. Cached: modules of one writer often share the table."""
     groups = (group.attributes.values() for group in table.groups())
     return any(_attribute(one, "", release) is not None for each in groups for one in each)
 
@@ -144,9 +145,10 @@ def _attribute(one: Attribute, function: str, release: int) -> Skew | None:
 
 
 def _conventions(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report calling conventions that are numbers without a meaning to the consumer, each once.
+    """Report each calling convention that the consumer does not support, once.
 
-    On x86 the back end takes them for C's: only calls of what another compiler made go wrong.
+    The x86 back end treats it as the C convention, which is wrong only for external functions. Therefore only
+    declarations are reported there.
     """
     is_taken_for_c = module.triple.startswith(_X86)
     table = load_limits().conventions
@@ -163,7 +165,7 @@ def _conventions(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _launch_bounds(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report bounds in attributes or annotations that a release does not look at."""
+    """Report launch bounds in attributes or annotations that a release ignores."""
     table = load_limits()
     annotated: dict[str, set[object]] | None = None
     if consumer.llvm < table.all_annotations_since:
@@ -173,7 +175,7 @@ def _launch_bounds(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
         if given and annotated is None:
             annotated = _annotations(module)
         own = (annotated or {}).get(function.name, set())
-        # To a function that is not a kernel the bounds mean nothing in any release.
+        # All releases ignore the bounds of functions that are not kernels.
         if function.calling_convention != _PTX_KERNEL and "kernel" not in own:
             continue
         lost = table.lost_bounds(given, own, consumer.llvm)
@@ -182,7 +184,7 @@ def _launch_bounds(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _parameters(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report parameters in constant memory that a release copies, or whose annotation its back end crashes at."""
+    """Report parameters in constant memory that a release copies, or whose annotation crashes its back end."""
     for row in load_limits().parameters:
         if consumer.llvm >= row.since:
             continue
@@ -198,7 +200,7 @@ def _parameters(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _annotations(module: BitcodeModule) -> dict[str, set[object]]:
-    """Return the names of what is annotated of each function."""
+    """Return the names of the nvvm.annotations of each function."""
     found: dict[str, set[object]] = {}
     for operands in _metadata(module).named(_ANNOTATIONS):
         if operands and isinstance(operands[0], BitcodeFunction):
@@ -224,14 +226,14 @@ def _intrinsics(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
             skew = check_intrinsic(function.name, signature, consumer, module.triple)
             if skew is None:
                 continue
-            # Bitcode keeps declarations that nothing calls.
+            # Bitcode may contain unused declarations.
             constants = constant.ConstantTable(module)
             if amdgpu_skew.is_used(module, constants, function.name):
                 yield skew
 
 
 def _openmp(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report what is passed to OpenMP's runtime otherwise than the consumer's own code does."""
+    """Report calls of the OpenMP runtime and structures whose layout differs from that of the consumer's code."""
     for function in module.functions:
         if function.is_declaration and function.name.startswith(_OPENMP):
             parameters = len(module.parameter_types(function))
@@ -246,7 +248,7 @@ def _openmp(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _wide_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report i128 where its alignment counts: in structures, and among arguments in memory."""
+    """Report i128 if its alignment matters: in structures, and for arguments in memory."""
     since = load_limits().wide_integer_since
     layout = module.data_layout
     if _WIDE_LAYOUT not in layout:
@@ -257,7 +259,7 @@ def _wide_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _narrow_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report structures that grow when a newer release puts its layout in the place of the module's."""
+    """Report structures whose size changes because a newer release replaces the data layout of the module."""
     since, layout = load_limits().wide_integer_since, module.data_layout
     if not layout or _WIDE_LAYOUT in layout:
         return
@@ -269,7 +271,7 @@ def _narrow_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew
 
 
 def _has_many_arguments(module: BitcodeModule) -> bool:
-    """Return whether a function takes i128 and more than six words, so that arguments are in memory."""
+    """Return whether a function type has an i128 parameter, and parameters that do not fit in registers."""
     types = module.types
     for one in types.types:
         if one.code == TypeCode.FUNCTION:
@@ -285,7 +287,7 @@ def _is_wide(one: BitcodeType) -> bool:
 
 
 def _resized(module: BitcodeModule, layout: str, other: str) -> tuple[int, int] | None:
-    """Return the sizes in two layouts of the first structure that does not have the same in both."""
+    """Return both sizes of the first structure whose size differs between two data layouts, None if none does."""
     table = module.types
     if not any(map(_is_wide, table.types)):
         return None
@@ -308,7 +310,7 @@ _Check = Callable[[BitcodeModule, Consumer], Iterator[Skew]]
 
 
 class _Checks(Struct, frozen=True):
-    """What is looked for in a module, whoever wrote it, and what a newer release may have put there."""
+    """The checks for modules of any writer, and the checks for constructs that a newer release may emit."""
 
     of_any_writer: tuple[_Check, ...]
     of_newer: tuple[_Check, ...]
@@ -316,7 +318,7 @@ class _Checks(Struct, frozen=True):
 
 @lru_cache(maxsize=64)
 def _checks_for(triple: str, release: int) -> _Checks:
-    """Return the checks that can find something in a module for a target: what the tables say of the release."""
+    """Return the checks that can report something for a target and a release."""
     limits = load_limits()
     is_nvidia, is_x86 = triple.startswith(_NVIDIA), triple.startswith(_X86)
     is_wide = release >= limits.wide_integer_since

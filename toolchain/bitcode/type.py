@@ -1,4 +1,4 @@
-"""The types of a bitcode module, spelled as LLVM spells them."""
+"""Read the types of a bitcode module, and spell them as in textual IR."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _WORDS = {
     TypeCode.BFLOAT: "bfloat",
     TypeCode.X86_AMX: "x86_amx",
 }
-# The records that take the name of the STRUCT_NAME before them.
+# Records whose name is in the preceding STRUCT_NAME record.
 _NAMED = frozenset({TypeCode.OPAQUE, TypeCode.STRUCT_NAMED, TypeCode.TARGET})
 
 
 class BitcodeType(Struct, frozen=True):
     """One type of a module.
 
-    `number` is the one that belongs to its code: bits of an integer, elements of an array or
-    vector, the address space of a pointer; whether a struct is packed, a vector scalable, a function
-    variadic. `elements` are the types it is made of, by number: a function's result first.
+    The meaning of `number` depends on `code`: the width of an integer, the element count of an array or
+    vector, the address space of a pointer, or 1 for a packed struct or a variadic function. `elements` are
+    the IDs of its element types; for a function, the result type is first.
     """
 
     code: int
@@ -56,12 +56,12 @@ class BitcodeType(Struct, frozen=True):
 
 
 class TypeTable:
-    """All types of a module, by number."""
+    """All types of a module, by type ID."""
 
     __slots__ = ("_characters", "_reader", "_spell", "types")
 
     def __init__(self, reader: BlockReader) -> None:
-        """Read a TYPE block. Raises VerificationError where a record is too short."""
+        """Read a TYPE block. Raises VerificationError if a record is too short."""
         self._reader = reader
         found = read_repeated(reader.stream, (reader.block,), _types_in)
         self.types = tuple(_read_types(reader.records())) if found is None else found
@@ -69,13 +69,13 @@ class TypeTable:
         self._characters = 0
 
     def __getitem__(self, number: int) -> BitcodeType:
-        """Return one type. Raises VerificationError where there is none of that number."""
+        """Return one type. Raises VerificationError if there is none with this ID."""
         if number < len(self.types):
             return self.types[number]
         raise self.malformed(number, f"there are only {len(self.types)}")
 
     def function(self, number: int) -> BitcodeType:
-        """Return a function type; LLVM before 4 names a pointer to it."""
+        """Return a function type. LLVM before 4 writes a pointer to it. Raises VerificationError for another type."""
         found = self[number]
         if found.code == TypeCode.POINTER:
             found = self[found.elements[0]]
@@ -84,14 +84,14 @@ class TypeTable:
         return found
 
     def spell(self, number: int) -> str:
-        """Return a type as LLVM writes it in text.
+        """Return a type as in textual IR.
 
-        Raises VerificationError where it contains itself, or all that was spelled takes a megabyte.
+        Raises VerificationError if the type contains itself, or if all spelled types exceed a megabyte.
         """
         return self._spell(number)
 
     def malformed(self, number: int, reason: str) -> VerificationError:
-        """Return the error that names a type and what is wrong with it."""
+        """Return an error with a type ID and the reason."""
         return self._reader.malformed(self._reader.block.begin, f"type {number}: {reason}")
 
     def _spelled(self, number: int) -> str:
@@ -103,19 +103,19 @@ class TypeTable:
 
 
 class TypeWalk(Generic[_Result]):
-    """What `compute` makes of a type, asking for that of its elements; computed once for each."""
+    """A cache for `compute`, which computes a property of a type from the same property of its elements."""
 
     __slots__ = ("_active", "_compute", "_known", "_table")
 
     def __init__(self, table: TypeTable, compute: Callable[[int], _Result]) -> None:
-        """Compute nothing yet."""
+        """Create an empty cache."""
         self._table = table
         self._compute = compute
         self._known: dict[int, _Result] = {}
         self._active: set[int] = set()
 
     def __call__(self, number: int) -> _Result:
-        """Return the result for one type. Raises VerificationError where it contains itself."""
+        """Return the result for one type. Raises VerificationError if the type contains itself."""
         if number in self._known:
             return self._known[number]
         if number in self._active or len(self._active) > _MAX_DEPTH:
@@ -198,7 +198,7 @@ def _spelled_elements(one: BitcodeType, spell: Callable[[int], str]) -> str:
 
 
 def quoted_name(name: str) -> str:
-    """Return the name of a type or symbol as LLVM writes it behind its `%` or `@`."""
+    """Return the name of a type or symbol as in textual IR after `%` or `@`, quoted if necessary."""
     return name if _PLAIN_NAME.fullmatch(name) else _quoted(name)
 
 

@@ -4,8 +4,8 @@
    file. The server loads the tool once. For each request it forks, and the fork runs main() with the arguments,
    environment, directory and outputs of the request. The fuzzer AFL does the same.
 
-   MLIR_OFFLOAD_FORK_SERVER contains the descriptor of a socket, and device and inode of the program to serve: a
-   statically linked wrapper passes LD_PRELOAD on to the program that it starts.
+   MLIR_OFFLOAD_FORK_SERVER contains the descriptor of a socket, and the device and inode of the program to fork.
+   Other programs run main() normally: a statically linked wrapper passes LD_PRELOAD on to the program that it starts.
 
    A request is one message on the socket: `struct request`, followed by the arguments and the environment as
    NUL-terminated strings. Four descriptors are attached: the directory, standard output, standard error, and a pipe
@@ -149,7 +149,7 @@ static int serve(int socket) {
   sigset_t heard, before;
   sigemptyset(&heard);
   sigaddset(&heard, SIGCHLD);
-  /* Raised by an answer to a caller that has ended. */
+  /* Raised by an answer to a client that has exited. */
   sigaddset(&heard, SIGPIPE);
   sigprocmask(SIG_BLOCK, &heard, &before);
   int ends = signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -206,7 +206,7 @@ static int serve(int socket) {
   }
 }
 
-/* Return the socket if this is the program that is meant, else -1. */
+/* Return the socket if this process runs the program in SOCKET_VARIABLE, otherwise -1. */
 static int find_socket(void) {
   const char *text = getenv(SOCKET_VARIABLE);
   unsigned long long device, inode;

@@ -29,7 +29,7 @@ _OF_LLVM = {
 
 
 def of_llvm(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Replace an operation of the LLVM dialect by the math or arith operation that is lowered to it."""
+    """Replace an operation of the LLVM dialect by the equivalent math or arith operation."""
     flags = operation.properties.get("fastmathFlags")
     properties = {"fastmath": str(flags).replace("#llvm.", "#arith.")} if flags else {}
     name = _OF_LLVM.get(operation.name) or f"math.{operation.name.rpartition('.')[2]}"
@@ -63,7 +63,7 @@ def exactly_fused(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Compute math.fma of bf16 in f64, because back ends without an instruction compute it in f32 and round twice.
 
     The product is exact. The sum is rounded to odd, so that the second rounding is harmless (Boldo and
-    Melquiond, "Emulation of FMA and correctly rounded sums", 2008). Its error is Knuth's TwoSum.
+    Melquiond, "Emulation of FMA and correctly rounded sums", 2008). Knuth's TwoSum computes its error.
     """
     (kind,) = operation.result_types
     vector = parse_shaped(kind, "vector")
@@ -82,11 +82,13 @@ def exactly_fused(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def fused_in_single(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Compute a product and sum of bf16 in f32, which every OpenCL device has, and round it to odd.
+    """Compute math.fma of bf16 in f32, which every OpenCL device supports, and round the sum to odd.
 
-    That makes a difference in the middle of two numbers of bf16 only, where the sign of the error is right: what is
-    added first is exact. If the third number has half of the total or more, it is their difference, which has no bit
-    below the last one of the total. Else the product has as much, and no bit more than 15 below its first.
+    Rounding to odd changes the result only if the total is a midpoint between two bf16 numbers. Then the sign of the
+    error is correct, because the first addition of the error is exact. If the magnitude of the third operand is at
+    least half that of the total, that addition is `third - total`, which has no bit below the last bit of the total.
+    Otherwise the magnitude of the product is at least half that of the total. Then that addition is
+    `product - total`, and the product has no bit more than 15 positions below its first bit.
     """
     (kind,) = operation.result_types
     wide = kind.replace(_BFLOAT, "f32")
@@ -107,7 +109,7 @@ def fused_in_single(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def _rounded_to_odd(rewriter: DeviceRewriter, total: Value, error: Value) -> Value:
-    """Return a sum that was rounded to the nearest as one that is rounded to odd, by the sign of its error."""
+    """Return a sum rounded to odd, given the sum rounded to nearest and an error with the correct sign."""
     wide = total.type
     bits = wide.replace("f32", "i32").replace("f64", "i64")
     zero, one = (
@@ -118,7 +120,7 @@ def _rounded_to_odd(rewriter: DeviceRewriter, total: Value, error: Value) -> Val
         _compared(rewriter, value, zero, order)
         for value, order in ((error, _UNEQUAL), (error, _GREATER), (total, _GREATER))
     )
-    # Round towards zero, by -1 depending on the sign of the error, then to odd.
+    # Round toward zero (add -1 to the bits if the signs of the error and the total differ), then to odd.
     step = convert(rewriter, "extsi", binary(rewriter, "xori", grows, positive), bits)
     whole = convert(rewriter, "bitcast", total, bits)
     odd = binary(rewriter, "ori", binary(rewriter, "addi", whole, step), one)

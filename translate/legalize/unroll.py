@@ -46,7 +46,7 @@ def unroll_strided_loops(module: Operation) -> None:
 def unroll_short_loops(module: Operation) -> None:
     """Make LLVM unroll the innermost loops of a `gpu.module` with a small constant trip count.
 
-    LLVM does this automatically with 64-bit indices. With narrow ones, its cost of addresses is too high.
+    LLVM does this automatically with 64-bit indices. With narrow indices, it estimates too high a cost for addresses.
     """
     for function in module.operations:
         inside = function.walk_inside()
@@ -143,7 +143,7 @@ def _body(rewriter: Rewriter, loop: Operation, stride: Value, factor: int) -> Bl
 
 
 def _copy(rewriter: Rewriter, block: Block, place: Value, values: Sequence[Value]) -> list[Value]:
-    """Insert a copy of a block for one step, and return the yielded values."""
+    """Insert a copy of a block for one step, and return the values that the step yields."""
     taken = (one.name for one in block.arguments)
     names = dict(zip(taken, (place.name, *(one.name for one in values)), strict=True))
     for operation in block.operations:
