@@ -247,7 +247,7 @@ def _tensor_lines(rank: int, first: int, places: str, mbarrier: str) -> tuple[st
 
 def _wgmma(name: str) -> _Operation | None:
     if name in _WGMMA_WAITS:
-        # A product is complete only after all threads of the warp group have executed it.
+        # The product of a warp group is complete only after all of its threads have executed it.
         call = "call void @mo_cpu_let_others_run(ptr %c)"
         return _Operation(_WGMMA_WAITS[name], (call, "ret void"))
     match = _WGMMA.fullmatch(name)

@@ -137,7 +137,7 @@ class _Calls:
         self._sites = crc32(names) % 0x7FFF << 16 if is_open else 0
 
     def enter(self, function: Function) -> None:
-        """Start the calls of a function."""
+        """Start a function: read the source locations of its barriers."""
         self._marked = read_places(self._module.tail, function.head)
 
     def rewrite(self, caller: str, line: str) -> str:

@@ -163,7 +163,7 @@ class KernelWriter:
         return made
 
     def _of_first_lane(self, value: Value) -> Value:
-        """Return the value of lane 0. A divergent value is an operand of a uniform comparison."""
+        """Return the value of lane 0; compute it if the value is divergent, as an operand of a uniform comparison."""
         if isinstance(value, Instruction) and self.shapes.is_divergent(value):
             return self.scalar(value)
         return self.slots.scalar(value)

@@ -173,7 +173,10 @@ class Frame:
         access.mark(self._metadata.kind(kind), self._workgroup)
 
     def _mark_slot(self, access: Instruction) -> None:
-        """Mark the access of one lane to a slot; slots are not in workgroup memory."""
+        """Mark the access of one lane to a slot, which is not in workgroup memory.
+
+        If LLVM merges a load and a store into a copy, it keeps only the metadata that both have.
+        """
         self.mark_parallel(access)
         self.mark_workgroup(access, is_inside=False)
 

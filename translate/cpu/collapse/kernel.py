@@ -292,7 +292,7 @@ def _write_run(module: Module, kernel: str, item: Function, lanes: int | None, c
         others = Geometry(strips[-1].lanes, is_row=False)
         _write_function(module, name, item, graph, [*strips, others])
         return
-    # In a function of its own, the code for rows does not take registers from the code for strips.
+    # In a separate function, the code for rows does not take registers from the code for strips.
     rest = _write_function(module, f"{kernel}.rest", item, graph, [_ROWS_OF_ANY_WIDTH])
     rest.add_attribute("noinline")
     _write_function(module, name, item, graph, strips, rest)

@@ -42,7 +42,7 @@ class RowWriter(KernelWriter):
         )
 
     def _memory(self, value: Value) -> Value:
-        """Return the slot of a divergent value; if it is live across a barrier, each row has a slot of its own."""
+        """Return the slot of a divergent value; if it is live across a barrier, each row has its own slot."""
         frame, group = self.frame, self._sharing.group(value)
         memory = frame.block_memory((group, True), value.type, LARGEST_BLOCK, "slot")
         is_waiting = not self._waiting.isdisjoint(group)

@@ -70,10 +70,10 @@ class Geometry(Struct, frozen=True):
     """How the threads of a block are divided into strips.
 
     A strip is `lanes` consecutive threads that one loop over lanes (work-item loop) executes. A row is the
-    threads with equal y and z, in the order of x. If `is_row`, a strip is part of a row and the length of rows is
-    a multiple of `lanes`; if also `is_whole_row`, it is equal to `lanes`. Otherwise, strips divide the threads in
-    linear order, and some threads of the last strip may not exist. If `is_any_width`, a strip is a row of at most
-    `lanes` threads.
+    threads with equal y and z, in the order of x. If `is_row`, a strip is part of a row, and the length of rows is
+    a multiple of `lanes`, or equal to it if `is_whole_row`. If also `is_any_width`, a strip is a row of at most
+    `lanes` threads. If not `is_row`, strips divide the threads in linear order, and some threads of the last strip
+    may not exist.
     """
 
     lanes: int
