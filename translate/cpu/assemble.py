@@ -196,7 +196,7 @@ def finished_module(
 
 
 def kept_functions(names: Collection[str]) -> Iterable[str]:
-    """Yield the `llvm.compiler.used` that keeps functions without a call in the module."""
+    """Yield the definition of `llvm.compiler.used`, which keeps functions that the module does not call."""
     if names:
         listed = ", ".join(f"ptr {symbol(name)}" for name in names)
         array = f"[{len(names)} x ptr] [{listed}]"

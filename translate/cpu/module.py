@@ -75,7 +75,7 @@ class CpuDeviceSource(Struct, frozen=True):
     needs_collapse: bool = False
 
 
-def cpu_device_ir(  # noqa: PLR0913 (what is known of a module, and how it is to be run)
+def cpu_device_ir(  # noqa: PLR0913 (the properties of a module, and its execution)
     ll_text: str,
     *,
     kernels: Sequence[str],

@@ -50,7 +50,7 @@ class Replacement(Struct, frozen=True):
 
 
 def define(name: str, result: str, parameters: str, *lines: str) -> str:
-    """Return a function definition whose first parameter is the thread's context `%c`."""
+    """Return a function definition whose first parameter is the thread context `%c`."""
     body = "\n".join(f"  {line}" for line in lines)
     listed = f"ptr %c, {parameters}" if parameters else "ptr %c"
     return f"define internal {result} @{name}({listed}) alwaysinline nounwind {{\n{body}\n}}"

@@ -160,7 +160,8 @@ class _Writer:
     ) -> Iterator[tuple[int, tuple[str, str, str, str]]]:
         """Yield the local values that have a name in the source.
 
-        Each is the index of the body line after which it can be stored, and its source name, name, type and line.
+        An item is the index of the body line after which the value can be stored, and the value's name in the
+        source, name in the IR, type and line.
         """
         found: dict[str, tuple[int, tuple[str, str, str, str]]] = {}
         for index, line in enumerate(body):

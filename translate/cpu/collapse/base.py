@@ -193,7 +193,7 @@ class KernelWriter:
     def can_be_parallel(self, pieces: Iterable[Piece]) -> bool:
         """Return whether a loop over lanes may be marked as parallel.
 
-        In such a loop the vectorizer of LLVM 15 to 22 joins strided accesses to groups. It moves the loads of a group
+        In such a loop the vectorizer of LLVM 15 to 22 joins strided accesses into groups. It moves the loads of a group
         to the first one and the stores to the last one, past accesses of the same lane to the same memory, because
         `canReorderMemAccessesForInterleavedGroups` (llvm/Analysis/VectorUtils.h) uses dependences that
         `LoopAccessInfo::analyzeLoop` does not compute for parallel loops.

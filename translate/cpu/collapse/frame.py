@@ -220,7 +220,10 @@ class Frame:
         self.b.go(out)
 
     def unroll(self, branch: Instruction) -> None:
-        """Let LLVM unroll the loop of a latch branch by the width of a tile, and completely if it has as many iterations."""
+        """Add loop metadata to a latch branch: LLVM unrolls the loop by the width of a tile.
+
+        A loop with as many iterations as a tile is wide is unrolled completely.
+        """
         made = self._metadata
         count = made.node(made.text("llvm.loop.unroll.count"), made.value(self.number(_UNROLLED)))
         branch.mark(self._loop_kind, made.distinct_node(count))

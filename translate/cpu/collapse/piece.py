@@ -230,9 +230,9 @@ class Graph:
         return self._following(own)
 
     def _own_addresses(self, piece: Piece, instruction: Instruction) -> list[Instruction]:
-        """Remove the address computations that only a serial instruction uses from a piece; return them.
+        """Remove from a piece the address computations that only a serial instruction uses; return them.
 
-        In the serial piece, they need less memory: a 32-bit index takes less than an address, a loaded index none.
+        The slot of a 32-bit index takes less memory than that of an address, and a loaded index takes none.
         """
         moved: list[Instruction] = []
         wanted: tuple[Value, ...] = self.operands[instruction]

@@ -337,7 +337,7 @@ class Shapes:
     def _exclusive(
         self, _value: Instruction, _operands: tuple[Value, ...], shapes: list[Shape]
     ) -> Shape | None:
-        """Return the shape of the partner in a butterfly; the partners of an aligned block are in one aligned block."""
+        """Return the shape of the partner in a butterfly: the partners of an aligned block are an aligned block."""
         left, right = shapes
         if left.is_uniform and right.is_uniform:
             return None

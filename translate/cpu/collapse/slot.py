@@ -28,7 +28,7 @@ class Slots:
     array over the lanes (PoCL: context array) for a divergent one.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 (what a kernel's values are, and where)
+    def __init__(  # noqa: PLR0913, PLR0917 (the values of a kernel, and their memory)
         self,
         frame: Frame,
         graph: Graph,
