@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.rocm import RocmInstallation
 
 _FORK_FLAGS = ("-O1", "-std=c11", "-w", "-shared", "-fPIC")
+# Names the file for what a program counts, and is read when it is loaded: forks would write one file.
+_PROFILE = "LLVM_PROFILE_FILE"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _NATIVE = "native"
 NO_CUDA = "none"
@@ -251,7 +253,7 @@ def load_tools_once(
     runner: ProcessRunner, releases: Releases, workspace: Path, *, is_dry: bool
 ) -> None:
     """Use fork servers for the tools that a compilation starts several times, if that is possible."""
-    if runner.fork_servers is not None:
+    if runner.fork_servers is not None or _PROFILE in os.environ:
         return
     library = _fork_library(runner, releases.llvm, workspace, is_dry=is_dry)
     if library is not None:

@@ -55,6 +55,35 @@ def test_passes_change_what_is_read_of_a_module(library: LlvmLibrary) -> None:
         assert ret.operands == (add,)
 
 
+FLAGGED = """\
+define ptr @f(ptr %p, i32 %x) {
+  %sum = add nuw nsw i32 %x, 1
+  %shifted = lshr exact i32 %sum, 2
+  %joined = or disjoint i32 %shifted, 1
+  %wide = zext nneg i32 %joined to i64
+  %narrow = trunc nuw i64 %wide to i16
+  %place = getelementptr inbounds nuw i8, ptr %p, i16 %narrow
+  ret ptr %place
+}
+"""
+
+
+def test_a_copy_without_flags_is_never_poison(library: LlvmLibrary) -> None:
+    with Context(library) as context, Builder(context) as b:
+        module = parse_module(context, FLAGGED, "flagged.ll")
+        function = module.function("f")
+        assert function is not None
+        (block,) = function.blocks
+        copied = function.append_block("copied")
+        b.go(copied)
+        flags = {"inbounds", "nuw", "nsw", "exact", "disjoint", "nneg"}
+        for instruction in list(block.instructions)[:-1]:
+            assert flags & set(str(instruction).split())
+            b.clone_without_flags(instruction, instruction.operands)
+        assert all(not flags & set(str(i).split()) for i in copied.instructions)
+        assert len(list(copied.instructions)) == 6
+
+
 def test_values_of_before_a_pass_are_unusable(library: LlvmLibrary) -> None:
     with Context(library) as context:
         module = parse_module(context, ADDS_ON_THE_STACK, "sum.ll")

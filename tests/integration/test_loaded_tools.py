@@ -93,6 +93,8 @@ def test_a_call_loads_each_tool_once(tmp_path: Path) -> None:
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     _started(tmp_path, cache)
     assert sorted(_started(tmp_path, cache)) == ONCE
+    counted = {"LLVM_PROFILE_FILE": str(tmp_path / "%p.profraw")}
+    assert sorted(_started(tmp_path, cache | counted)) == EACH_TIME
 
 
 @pytest.mark.llvm(22)

@@ -278,3 +278,51 @@ def test_two_kernels_of_one_name_are_refused(mlir_offload: list[str], tmp_path: 
     done = run(*mlir_offload, *words)
     assert "kernel 'unused' is defined here and in" in done.stderr
     assert "hint: rename one of the kernels" in done.stderr
+
+
+CONVERSIONS = """
+func.func @main() -> i32 {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %sums = gpu.alloc host_shared () : memref<2xf32>
+  gpu.launch blocks(%a, %b, %c) in (%d = %c1, %e = %c1, %f = %c1)
+             threads(%i, %j, %k) in (%x = %c2, %y = %c1, %z = %c1) {
+    %first = arith.cmpi eq, %i, %c0 : index
+    %zero = arith.constant 0 : i32
+    %minus = arith.constant -1 : i32
+    %extended = arith.extsi %first : i1 to i32
+    %chosen = arith.select %first, %minus, %zero : i32
+    %short = arith.extsi %first : i1 to i16
+    %v0 = arith.sitofp %first : i1 to f32
+    %v1 = arith.sitofp %extended : i32 to f32
+    %v2 = arith.sitofp %chosen : i32 to f32
+    %double = arith.sitofp %chosen : i32 to f64
+    %v3 = arith.truncf %double : f64 to f32
+    %half = arith.sitofp %short : i16 to f16
+    %v4 = arith.extf %half : f16 to f32
+    %s1 = arith.addf %v0, %v1 : f32
+    %s2 = arith.addf %s1, %v2 : f32
+    %s3 = arith.addf %s2, %v3 : f32
+    %s4 = arith.addf %s3, %v4 : f32
+    memref.store %s4, %sums[%i] : memref<2xf32>
+    gpu.terminator
+  }
+  %sum0 = memref.load %sums[%c0] : memref<2xf32>
+  %sum1 = memref.load %sums[%c1] : memref<2xf32>
+  %ten = arith.constant 10.0 : f32
+  %scaled = arith.mulf %sum1, %ten : f32
+  %both = arith.subf %scaled, %sum0 : f32
+  %status = arith.fptosi %both : f32 to i32
+  return %status : i32
+}
+"""
+
+
+def test_a_true_condition_is_minus_one_as_a_signed_number(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source = tmp_path / "conversions.mlir"
+    source.write_text(CONVERSIONS)
+    program = built(mlir_offload, tmp_path / "program", "--offload-arch=spirv64", source)
+    assert on_opencl(program).returncode == 5

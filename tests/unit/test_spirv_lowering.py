@@ -74,6 +74,13 @@ def test_kernels_take_global_pointers_and_bytes_and_use_generic_pointers() -> No
             "%2 = load float, ptr addrspace(3) @tile",
             "load float, ptr addrspace(3) @tile",
         ),
+        ("%2 = sitofp i1 %1 to float", "%v2 = select i1 %v1, float -1.0, float 0.0"),
+        (
+            "%2 = sitofp <4 x i32> %1 to <4 x float>",
+            "%v2 = call spir_func <4 x float> @_Z14convert_float4Dv4_i(<4 x i32> %v1)",
+        ),
+        ("%2 = sitofp i16 %1 to half", "%v2 = fptrunc float %mo.float.v2 to half"),
+        ("%2 = sitofp i64 %1 to double", "%v2 = call spir_func double @mo.sitofp.l(i64 %v1)"),
         ("%2 = load bfloat, ptr %0", "%v2 = load i16, ptr addrspace(4) %v0"),
         ("store bfloat 0xR3FC0, ptr %0", "store i16 16320, ptr addrspace(4) %v0"),
         (

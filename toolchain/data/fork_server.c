@@ -16,6 +16,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -131,6 +132,18 @@ static ssize_t receive(int socket, int descriptors[DESCRIPTORS]) {
   return length;
 }
 
+/* Wait until the caller knows the process ID, because it can only terminate a known fork. Return 0 if it never will. */
+static int may_begin(int go[2]) {
+  char told;
+  ssize_t length;
+  close(go[1]);
+  do
+    length = read(go[0], &told, sizeof told);
+  while (length < 0 && errno == EINTR);
+  close(go[0]);
+  return length == sizeof told;
+}
+
 /* Process requests until the socket is closed. Returns only in forks, with the exit status of main(). */
 static int serve(int socket) {
   sigset_t heard, before;
@@ -159,9 +172,12 @@ static int serve(int socket) {
     char *text = (char *)(request + 1), *end = (char *)message + length;
     int fits = text < end && fork_count < MOST_FORKS && can_enter(request->entry) &&
                split(text, end, request->arguments, request->variables);
-    pid_t pid = fits ? fork() : -1;
+    int go[2] = {-1, -1};
+    pid_t pid = fits && pipe2(go, O_CLOEXEC) == 0 ? fork() : -1;
     if (pid == 0) {
       setpgid(0, 0);
+      if (!may_begin(go))
+        _exit(1);
       for (int i = 0; i < fork_count; i++)
         close(forks[i].answer);
       int moved = fchdir(descriptors[DIRECTORY]) == 0 && dup2(descriptors[OUTPUT], STDOUT_FILENO) >= 0 &&
@@ -180,6 +196,10 @@ static int serve(int socket) {
       forks[fork_count++] = (struct fork_of_it){pid, descriptors[ANSWER]};
     }
     answer(descriptors[ANSWER], pid > 0 ? pid : 0);
+    if (pid > 0 && write(go[1], "", 1) < 0)
+      kill(pid, SIGKILL);
+    close(go[0]);
+    close(go[1]);
     for (int i = 0; i < DESCRIPTORS; i++)
       if (i != ANSWER || pid <= 0)
         close(descriptors[i]);

@@ -55,6 +55,15 @@ class Builder:
         library.call("InsertIntoBuilderWithName", self.handle, copy, b"")
         return Instruction(self.context, copy)
 
+    def clone_without_flags(self, instruction: Instruction, operands: Sequence[Value]) -> Value:
+        """Append a copy of an instruction, without the flags that let its result be poison."""
+        if instruction.opcode == Opcode.ICMP:
+            # LLVM 19 has no function for `samesign`.
+            return self.compare(Predicate(instruction.predicate), *operands)
+        copy = self.clone(instruction, operands)
+        copy.drop_poison_flags()
+        return copy
+
     def alloca(self, type_: Type, name: str, *, align: int) -> Value:
         """Append an alloca."""
         made = self._made("Alloca", type_.handle, name.encode())
@@ -75,10 +84,11 @@ class Builder:
             self.context.library.call("SetAlignment", made.handle, align)
         return made
 
-    def offset(self, type_: Type, base: Value, *indices: Value) -> Value:
-        """Append an inbounds getelementptr."""
+    def offset(self, type_: Type, base: Value, *indices: Value, is_inbounds: bool = True) -> Value:
+        """Append a getelementptr."""
         array = handles([index.handle for index in indices])
-        return self._folded("InBoundsGEP2", type_.handle, base.handle, array, len(indices), b"")
+        name = "InBoundsGEP2" if is_inbounds else "GEP2"
+        return self._folded(name, type_.handle, base.handle, array, len(indices), b"")
 
     def binary(self, opcode: Opcode, left: Value, right: Value) -> Value:
         """Append a binary operation."""

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from typing import Self
 
-from mlir_offload.toolchain.llvmc.code import TypeKind
+from mlir_offload.toolchain.llvmc.code import Opcode, TypeKind
 from mlir_offload.toolchain.llvmc.library import LlvmLibrary, handles
 
 # LLVMValueKind of llvm-c/Core.h.
@@ -276,6 +276,11 @@ class Instruction(Value):
         """Return a flag: NSW, NUW or Volatile."""
         return bool(self.context.library.call(f"Get{name}", self.handle))
 
+    def drop_poison_flags(self) -> None:
+        """Clear the flags that let the result be poison, such as nsw and inbounds; not those of an icmp."""
+        for setter in _POISON_FLAGS.get(self.opcode, ()):
+            self.context.library.call(setter, self.handle, 0)
+
     @property
     def location(self) -> int:
         """Return the handle of the debug location, 0 if there is none."""
@@ -285,6 +290,16 @@ class Instruction(Value):
         """Attach a metadata node; 0 removes the attachment."""
         value = self.context.as_value(node) if node else None
         self.context.library.call("SetMetadata", self.handle, kind, value)
+
+
+_NO_WRAP = ("SetNSW", "SetNUW")
+_POISON_FLAGS: dict[int, tuple[str, ...]] = {
+    **dict.fromkeys((Opcode.ADD, Opcode.SUB, Opcode.MUL, Opcode.SHL, Opcode.TRUNC), _NO_WRAP),
+    **dict.fromkeys((Opcode.LSHR, Opcode.UDIV), ("SetExact",)),
+    Opcode.OR: ("SetIsDisjoint",),
+    Opcode.ZEXT: ("SetNNeg",),
+    Opcode.GEP: ("GEPSetNoWrapFlags",),
+}
 
 
 class Function(Value):

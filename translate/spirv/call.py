@@ -14,7 +14,7 @@ from mlir_offload.translate.spirv.pointer import GENERIC
 
 _INTRINSIC = "llvm.nvvm."
 _AXES = "xyz"
-_PURE = "nounwind willreturn memory(none)"
+PURE = "nounwind willreturn memory(none)"
 _MANGLED = {"float": "f", "double": "d", "i32": "i", "i64": "l", "half": "Dh"}
 _SHUFFLED = {"float": "f", "i32": "j"}
 _LANE = "_Z22get_sub_group_local_idv"
@@ -125,7 +125,7 @@ def _register(name: str) -> SpirvFunction | None:
         f"%s = call spir_func i64 @{function}(i32 {_AXES.index(match[2])})",
         "%r = trunc i64 %s to i32",
         "ret i32 %r",
-        needs=(declaration(function, "i64", "i32", _PURE),),
+        needs=(declaration(function, "i64", "i32", PURE),),
     )
 
 
@@ -218,12 +218,12 @@ def _math(name: str, result: str, parameters: tuple[str, ...]) -> SpirvFunction 
     if called not in table["math"] or not all(kind in _MANGLED for kind in parameters):
         return None
     symbol = f"_Z{len(called)}{called}{''.join(map(_MANGLED.__getitem__, parameters))}"
-    return declaration(symbol, result, ", ".join(parameters), _PURE)
+    return declaration(symbol, result, ", ".join(parameters), PURE)
 
 
 def _sincos(kind: str) -> SpirvFunction:
     letter = _MANGLED[kind]
-    sine, cosine = (declaration(f"_Z3{name}{letter}", kind, kind, _PURE) for name in ("sin", "cos"))
+    sine, cosine = (declaration(f"_Z3{name}{letter}", kind, kind, PURE) for name in ("sin", "cos"))
     return _define(
         f"mo.sincos.{letter}",
         "void",

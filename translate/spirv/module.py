@@ -7,7 +7,7 @@ the back end recognizes by name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -40,6 +40,7 @@ from mlir_offload.translate.spirv.call import (
     find_spirv_function,
     spirv_layout,
 )
+from mlir_offload.translate.spirv.conversion import rewrite_conversion
 from mlir_offload.translate.spirv.pointer import GENERIC, GLOBAL, with_spirv_spaces
 from mlir_offload.translate.spirv.printf import (
     PRINTF_DECLARATION,
@@ -169,10 +170,16 @@ class _Calls(Struct):
         """Replace the calls of a function by calls that the back end supports."""
         buffers = printf_buffers(function.body)
         body: list[str] = []
-        for number, line in enumerate(function.body):
+        for number, line in enumerate(self._converted(function)):
             for made in self.printf.rewrite(without_bfloat(line), buffers, number):
                 body += self._atomic(made, number) if "atomicrmw f" in made else [self._call(made)]
         return replace(function, head=without_bfloat(function.head), body=tuple(body))
+
+    def _converted(self, function: Function) -> Iterator[str]:
+        for conversion in map(rewrite_conversion, function.body):
+            for used in conversion.used:
+                self._use(used)
+            yield from conversion.lines
 
     def render(self) -> list[str]:
         """Return the definitions and declarations of all called functions."""

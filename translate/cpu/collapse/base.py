@@ -158,6 +158,9 @@ class KernelWriter:
         if instruction.opcode == Opcode.ALLOCA:
             return self.slots.private(instruction)
         operands = [self._of_first_lane(operand) for operand in self.graph.operands[instruction]]
+        if self.slots.is_masked and instruction.opcode not in (Opcode.LOAD, Opcode.STORE):
+            # Other lanes use the result, which would be poison if the flags do not hold for an inactive lane 0.
+            return self.frame.b.clone_without_flags(instruction, operands)
         made = self.frame.b.clone(instruction, operands)
         self._mark_memory(instruction, made)
         return made

@@ -115,4 +115,5 @@ class Cut:
         if not self._shapes.is_divergent(condition) or not isinstance(condition, Instruction):
             return self._slots.lane(condition)
         operands = [self._value(operand) for operand in self._graph.operands[condition]]
-        return self._frame.b.clone(condition, operands)
+        # The thread may not reach the condition.
+        return self._frame.b.clone_without_flags(condition, operands)

@@ -93,9 +93,10 @@ class Slots:
 
     # Values of lane 0 ---------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Begin a piece: forget the values of lane 0 in the previous one."""
+    def begin(self, *, is_masked: bool = False) -> None:
+        """Begin a piece: forget the values of lane 0 in the previous one. In masked code, lane 0 may be inactive."""
         self._scalars = {}
+        self.is_masked = is_masked
 
     def known_scalar(self, value: Value) -> Value | None:
         """Return the value of lane 0 if it is known in the current piece; otherwise None."""
@@ -173,7 +174,8 @@ class Slots:
             return base
         if value.type.kind == TypeKind.POINTER:
             distance = b.binary(Opcode.MUL, lane, frame.number(stride, frame.i64))
-            return b.offset(frame.i8, base, distance)
+            # The address of an inactive lane 0 may be out of bounds.
+            return b.offset(frame.i8, base, distance, is_inbounds=not self.is_masked)
         is_narrow = value.type.bits < frame.i64.bits
         own = b.cast(Opcode.TRUNC if is_narrow else Opcode.ZEXT, lane, value.type)
         if stride != 1:

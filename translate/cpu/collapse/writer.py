@@ -75,7 +75,7 @@ class StripWriter(KernelWriter):
         b = self.frame.b
         b.go(self.label(piece, is_masked=is_masked))
         mask = self._enter_masked(piece) if is_masked else None
-        self.slots.begin()
+        self.slots.begin(is_masked=is_masked)
         for phi in piece.phis:
             if not self.shapes.is_divergent(phi):
                 self.slots.set_scalar(phi, self.slots.incoming_scalar(phi))
