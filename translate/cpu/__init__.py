@@ -1,4 +1,4 @@
-"""Kernels for the CPU: threads of a block as loops in one function."""
+"""The CPU target: the threads of a block as loops in one function, or as fibers."""
 
 from mlir_offload.toolchain import load_on_use
 

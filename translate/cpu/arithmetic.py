@@ -1,7 +1,7 @@
-"""Arithmetic of PTX for one thread of the CPU: NVVM intrinsics, and inline assembly of one instruction.
+"""Replacements of PTX arithmetic: NVVM intrinsics, and inline assembly of one instruction.
 
-Both become an opcode of PTX, such as `add.rz.ftz.f32`, whose results are exact: rounding, saturation,
-NaN and subnormal numbers as the PTX ISA says. Approximations are those of the host's library.
+Both are parsed as a PTX opcode, such as `add.rz.ftz.f32`. The results are bit-exact: rounding, saturation,
+NaN and subnormal numbers follow the PTX ISA. Approximate instructions use the host's libm.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CONDITION = "`condition:eq|ne|lt|le|gt|ge|num|nan|equ|neu|ltu|leu|gtu|geu`."
 _COMPARISON = ir_pattern(
     "set`p:p?`." + _CONDITION + "`(``to:u32|f16x2|bf16x2|f16|bf16|f32`.`)?`" + _TYPE
 )
-# $$ is a dollar.
+# In inline assembly, $$ is a literal dollar sign.
 _ASM_COMPARISON = ir_pattern(
     "{ .reg .pred __$$temp3; setp."
     + _CONDITION
@@ -54,7 +54,7 @@ _ASM_COMPARISON = ir_pattern(
     + " __$$temp3, $1, $2; selp.u16 $0, 1, 0, __$$temp3;}"
 )
 
-# x86 computes it in float, which LLVM rounds again.
+# On x86, LLVM computes it in float and rounds the result again.
 _SHORT_FMA = ir_pattern("llvm.fma.`(`v`lanes:number``)?``type:bf16|f16`")
 
 _DOT = ir_pattern("dp4a.`a:s|u`32.`b:s|u`32")
@@ -81,9 +81,9 @@ _LIBRARY = {
 
 
 def asm_instruction(text: str) -> str | None:
-    """Return the opcode of inline assembly that is one instruction with its operands in order.
+    """Return the opcode of inline assembly of one instruction with its operands in order; None for other assembly.
 
-    A comparison of `setp` whose result `selp` makes a number is one.
+    `setp` followed by `selp`, which converts the predicate to 0 or 1, counts as one instruction.
     """
     if match := _ASM_COMPARISON.fullmatch(text):
         return f"setp.{match['condition']}.{match['type']}"
@@ -97,7 +97,7 @@ def asm_instruction(text: str) -> str | None:
 
 
 def find_short_fma(name: str) -> Replacement | None:
-    """Return what represents LLVM's fused product and sum of 16-bit numbers, or of vectors of them."""
+    """Return the replacement of `llvm.fma` on 16-bit floating-point numbers or vectors of them."""
     match = _SHORT_FMA.fullmatch(name)
     if match is None:
         return None
@@ -108,7 +108,7 @@ def find_short_fma(name: str) -> Replacement | None:
 
 
 def find_arithmetic(name: str) -> Replacement | None:
-    """Return what represents `llvm.nvvm.NAME`, or inline assembly: `asm.OPCODE`."""
+    """Return the replacement of `llvm.nvvm.NAME`, or of inline assembly (`asm.OPCODE`)."""
     opcode = name.removeprefix("asm.")
     is_asm = opcode != name
     if (row := load_calls().arithmetic.get(opcode)) is not None:
@@ -143,7 +143,7 @@ def find_arithmetic(name: str) -> Replacement | None:
 def _function(
     code: Code, operands: list[str | Number], result: str | Number, value: str, *, is_asm: bool
 ) -> Replacement:
-    """Return the function around the lines, whose operands are `%a`, `%b` and `%e`."""
+    """Return a replacement with the lines as its body and the parameters `%a`, `%b` and `%e`."""
     parameters, before = [], []
     for name, type_ in zip("abe", operands, strict=False):
         plain = type_ if isinstance(type_, str) else type_.type
@@ -206,10 +206,10 @@ def _nearest(code: Code, operation: str, type_: Number, values: list[str]) -> st
 
 
 def _short_fma(code: Code, type_: Number, values: list[str]) -> str:
-    """Append a product and sum of 16-bit numbers that is rounded once.
+    """Append a fused multiply-add of 16-bit numbers, with a single rounding.
 
-    The product is exact in float, that of bfloat in double; the sum is rounded to odd, so that rounding
-    it again is harmless (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+    The product is exact in float, or in double for bfloat. The sum is rounded to odd; the second rounding then
+    gives the correct result (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
     """
     number, integer = ("float", "i32") if type_.mangled == "f16" else ("double", "i64")
     kind, bits = type_.of(number), type_.of(integer)
@@ -236,7 +236,7 @@ def _short_fma(code: Code, type_: Number, values: list[str]) -> str:
 
 
 def _choice(code: Code, opcode: str) -> Built | None:
-    """Build minimum and maximum: -0 is less than +0, NaN is the other operand or with `.NaN` the result."""
+    """Build minimum and maximum: -0 is less than +0. NaN operands are ignored; with `.NaN` the result is NaN."""
     match = _CHOICE.fullmatch(opcode)
     if match is None:
         return None
@@ -304,7 +304,7 @@ def _approximation(code: Code, opcode: str) -> Built | None:
 
 
 def _comparison(code: Code, opcode: str) -> Built | None:
-    """Build `set`: the result is 1.0, or a word of ones for each element."""
+    """Build `set`, where true is 1.0 or all bits set in each element, and `setp`, where true is 1."""
     match = _COMPARISON.fullmatch(opcode)
     if match is None:
         return None
@@ -326,7 +326,7 @@ def _comparison(code: Code, opcode: str) -> Built | None:
 
 
 def _permute(code: Code, opcode: str) -> Built | None:
-    """Build the choice of four bytes of two words, or of their signs."""
+    """Build `prmt`: each byte of the result is a byte of the two operands, or eight copies of its sign."""
     if opcode != "prmt":
         return None
     low, high = code.add("zext i32 %a to i64"), code.add("zext i32 %b to i64")
@@ -350,7 +350,7 @@ def _permute(code: Code, opcode: str) -> Built | None:
 
 
 def _dot(code: Code, opcode: str) -> Built | None:
-    """Build the sum of the products of four bytes each, and of a word."""
+    """Build `dp4a`: the dot product of two vectors of four bytes, added to a 32-bit number."""
     match = _DOT.fullmatch(opcode)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""A module for the CPU put together: device functions, code around the kernels, what they call."""
+"""Assemble a module for the CPU: device functions, kernel entry points, and the functions that they call."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ _NODE = ir_pattern("`node`")
 _STORE, _LOAD = "  store ", " = load "
 _NO_ATTRIBUTES = ir_pattern("{`indent`}`end`")
 _DROPPED_METADATA = ("!nvvm.annotations", "!nvvmir.version")
-# What the collapse over subgroups must recognise stays a declaration.
+# The collapse recognizes calls of these functions by name, therefore they stay declarations.
 _DECLARED = ("mo.read.ptx.sreg.", "mo.static_shared", "mo.dynamic_shared")
 _COLLECTIVE = tuple(
     f"mo.{name}" for name in ("shfl", "vote", "match", "redux", "bar.warp", "barrier")
 )
 _DEFINITION_HEAD = ir_line("define internal `signature:(``some`)`)` alwaysinline")
-# As mlir-translate names every module; without it the image would hold the name of a file.
+# The name that mlir-translate gives every module; without it, the image would contain a file name.
 _SOURCE_NAME = 'source_filename = "LLVMDialectModule"'
 _INLINED = ("alwaysinline", "nounwind")
 _IDS_ARE_PURE = "nounwind willreturn speculatable memory(none)"
 
 
 class CpuKernel(Struct, frozen=True):
-    """A kernel of the image and how its threads are run."""
+    """A kernel of the image, and the mode in which its threads are executed."""
 
     name: str
     mode: KernelMode
@@ -76,7 +76,7 @@ def device_parts(
     kernels: Sequence[str],
     attributes: Sequence[str],
 ) -> tuple[DeviceModule, Support]:
-    """Return the module with its functions rewritten, and definitions of what they call."""
+    """Return the module with rewritten functions, and the definitions of the functions that they call."""
     device = replace(
         module,
         globals=(*_plain_globals(module, rewritten), *_aliases(rewritten), *_places(rewritten)),
@@ -90,9 +90,9 @@ def device_parts(
 
 
 def prepared_text(device: DeviceModule, kernels: Sequence[str], support: Support) -> str:
-    """Render the functions for the collapse over subgroups.
+    """Render the functions for the collapse.
 
-    Ids, barriers and subgroup operations stay calls; kernels are not to be removed.
+    IDs, barriers and subgroup operations stay calls. Kernels are external, so that no pass removes them.
     """
     items = {thread_function_name(kernel) for kernel in kernels}
     functions = tuple(
@@ -132,7 +132,7 @@ def finished_module(
     shared_bytes: int,
     attributes: Sequence[str],
 ) -> tuple[str, tuple[CpuKernel, ...]]:
-    """Add the code around the kernels; return the text, and how each kernel is run in the end."""
+    """Add the entry points of the kernels; return the text, and the final mode of each kernel."""
     nodes = DebugNodes(device, attributes)
     functions = {function.name: function for function in device.functions}
     texts: list[str] = []
@@ -145,7 +145,8 @@ def finished_module(
             run = functions[run_name(kernel.name)]
             debug = nodes.debug_of(run)
             if debug.subprogram:
-                # With line tables alone, a debugger only knows functions in which others are inlined.
+                # With line tables only, debug information describes a function only if another one is
+                # inlined into it.
                 del functions[run.name]
                 head = run.head.replace(symbol(run.name), symbol(f"{kernel.name}.strips"), 1)
                 run = Function(f"{kernel.name}.strips", head, run.body).with_attributes(_INLINED)
@@ -172,7 +173,7 @@ def finished_module(
         if not name.startswith(("mo.", "mo_cpu_", "llvm."))
     ]
     missing = [text for name, text in support if name not in defined]
-    # What the back end and the vectorizer call, but nobody yet.
+    # Functions that only the back end and the vectorizer will call.
     code = (line for f in functions.values() for line in (f.head, *f.body))
     called = bfloat_support((*code, *missing))
     for number, (name, line) in enumerate(declarations):
@@ -195,7 +196,7 @@ def finished_module(
 
 
 def kept_functions(names: Collection[str]) -> Iterable[str]:
-    """Keep functions that the module itself does not call."""
+    """Yield the definition of `llvm.compiler.used`, which keeps functions that the module does not call."""
     if names:
         listed = ", ".join(f"ptr {symbol(name)}" for name in names)
         array = f"[{len(names)} x ptr] [{listed}]"
@@ -209,11 +210,11 @@ def _internal(item: Function) -> Function:
 
 
 def _is_serial(item: Function, functions: dict[str, Function]) -> bool:
-    """Return whether the threads of a kernel must run one after the other.
+    """Return whether the threads of a kernel must be executed one after the other.
 
-    Its stack arrays would be shared by the threads of a vector. In a loop that is marked as parallel, LLVM may move a
-    load above a store of the same thread (see `can_be_parallel`). The order of
-    accesses in called functions is not examined.
+    The threads of a vector would share the stack arrays of the kernel. In a loop that is marked as parallel, LLVM
+    may move a load above a store of the same thread (see `can_be_parallel`). The order of accesses in called
+    functions is not examined.
     """
     called = _called(item, functions)
     code = [*item.body, *(line for function in called for line in function.body)]
@@ -248,7 +249,7 @@ def _mentioned(function: Function) -> list[str]:
 def _name_items(
     rewritten: RewrittenModule, kernels: frozenset[str], attributes: tuple[str, ...]
 ) -> tuple[Function, ...]:
-    """Free the kernels' names for the exported functions; ask for everything to be inlined."""
+    """Rename kernels to their thread functions, because exported functions take their names; inline all functions."""
     renamed = {symbol(name): symbol(thread_function_name(name)) for name in kernels}
 
     def rename(line: str) -> str:
@@ -279,20 +280,20 @@ def _plain_globals(module: DeviceModule, rewritten: RewrittenModule) -> Iterable
 
 
 def _aliases(rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
-    """Name the functions that other files call."""
+    """Define aliases for the functions that other files call."""
     for alias, name in rewritten.exported:
         yield alias, f"{symbol(alias)} = alias i8, ptr {symbol(name)}"
 
 
 def _places(rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
-    """Define the strings that say where barriers are."""
+    """Define the strings with the source locations of barriers."""
     for number, place in enumerate(rewritten.places):
         name = place_name(number)
         yield name, f"{symbol(name)} = internal constant {c_string(place)}"
 
 
 def _declarations(module: DeviceModule, rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
-    """Declare what comes from libm and libc, with the types of the source."""
+    """Declare the functions of libm, libc and linked bitcode, with the types of the source."""
     own = {r.name: r for r in rewritten.replacements if not r.definition}
     done = {function.name for function in module.functions}
     for name, line in module.declarations:
@@ -322,7 +323,7 @@ def _shared_definitions(rewritten: RewrittenModule) -> Support:
 
 
 def _kept_metadata(module: DeviceModule) -> Iterable[str]:
-    """Keep metadata and attributes; `nvvm.annotations` would be upgraded to `ptx_kernel`."""
+    """Yield metadata and attributes without those of NVPTX: LLVM would upgrade `nvvm.annotations` to `ptx_kernel`."""
     marks = [line for line in module.tail if line.startswith(_DROPPED_METADATA)]
     dropped = {node for line in marks for node in _NODE.findall(line)}
     for line in module.tail:

@@ -1,7 +1,7 @@
-"""Copies and products that threads wait for later: cp.async, mbarrier, tensor maps, wgmma; see cpu_async.c.
+"""Replacements of asynchronous operations: cp.async, mbarrier, tensor copies, wgmma; see cpu_async.c.
 
-Each is complete when its instruction returns, as PTX permits. MLIR writes some of them as inline
-assembly: `asm_call` names them like intrinsics, with the prefix `asm.`.
+Each operation is complete when its call returns, as PTX permits. MLIR emits some of them as inline assembly.
+`asm_call` turns these into calls of intrinsics that LLVM does not have: `llvm.nvvm.asm.NAME`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _WGMMA = ir_pattern("asm.wgmma.n`n:number`.`element:f16|bf16`")
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """A function of `%o0`, `%o1` and so on; its lines end in a return."""
+    """The body of a function with the parameters `%o0`, `%o1` and so on; the last line is a `ret`."""
 
     operands: tuple[str, ...]
     lines: tuple[str, ...]
@@ -83,7 +83,7 @@ class _Operation:
 
 
 def asm_call(line: str) -> str | None:
-    """Return a call of inline assembly as one of an intrinsic, if it is assembly that the CPU can do."""
+    """Return a call of inline assembly as a call of an intrinsic; None if the CPU does not support the assembly."""
     match = _ASM.match(line)
     if match is None:
         return None
@@ -108,7 +108,7 @@ def asm_call(line: str) -> str | None:
 
 
 def _shuffle_call(match: re.Match[str], mode: str) -> str:
-    """Return a shuffle as the intrinsic, whose first operand is the mask."""
+    """Return a shuffle in inline assembly as a call of the intrinsic, whose first operand is the mask."""
     end = LLVM_IR.closing("(" + match["rest"], 0) - 1
     *values, mask = LLVM_IR.split_list(match["rest"][:end])
     operands = ", ".join((mask, *values))
@@ -116,7 +116,7 @@ def _shuffle_call(match: re.Match[str], mode: str) -> str:
 
 
 def _fits(match: re.Match[str], definition: str) -> bool:
-    """Say whether operands and result of inline assembly have the types of the function."""
+    """Return whether the operands and the result of inline assembly have the types of the function."""
     end = LLVM_IR.closing("(" + match["rest"], 0) - 1
     operands = LLVM_IR.split_list(match["rest"][:end]) if end else []
     head = definition[: definition.index(") alwaysinline")]
@@ -128,7 +128,7 @@ def _fits(match: re.Match[str], definition: str) -> bool:
 
 
 def find_asynchronous(name: str) -> Replacement | None:
-    """Return what represents `llvm.nvvm.NAME`."""
+    """Return the replacement of `llvm.nvvm.NAME`; None if it is not an asynchronous operation."""
     bare = name.removesuffix(".if")
     for parse in (_without_effect, _fence, _copy, _mbarrier, _wait, _tensor, _wgmma):
         operation = parse(bare)
@@ -154,7 +154,7 @@ def _without_effect(name: str) -> _Operation | None:
 
 
 def _fence(name: str) -> _Operation | None:
-    """Return a fence of all memory: the host has one way to memory, PTX several (its proxies)."""
+    """Return a sequentially consistent fence: the CPU does not have the separate proxies of PTX."""
     if not name.removeprefix("asm.").startswith("fence"):
         return None
     operands = ("ptr", "i32") if name.startswith(_FENCE_OF_DESCRIPTOR) else ()
@@ -180,7 +180,7 @@ def _mbarrier(name: str) -> _Operation | None:
         number = "" if match["no"] else "1"
         return _change(_ARRIVE | (_DROP if match["drop"] else 0), number, has_result=True)
     if match := _COPIES_ARRIVE.fullmatch(name):
-        # The copies are complete. Without noinc an arrival is added, so that none is left.
+        # The copies are complete. Without .noinc, PTX also adds a pending arrival: the sum is 0.
         return _change(_ARRIVE, "1" if match["noinc"] else "0")
     if match := _MBARRIER_SCOPED.fullmatch(name):
         flags = (_ARRIVE if match["arrive"] else 0) | (_DROP if match["drop"] else 0)
@@ -191,7 +191,7 @@ def _mbarrier(name: str) -> _Operation | None:
 
 
 def _change(flags: int, number: str = "", *, has_result: bool = False) -> _Operation:
-    """Return a change of an mbarrier by a number of arrivals or bytes, an operand if not given."""
+    """Return an update of an mbarrier by `number` arrivals or bytes; if it is empty, the count is an operand."""
     call = f"%r = call i64 @mo_cpu_mbarrier(ptr %c, i32 {flags}, ptr %o0, i32 {number or '%o1'})"
     operands = ("ptr",) if number else ("ptr", "i32")
     if has_result:
@@ -247,7 +247,7 @@ def _tensor_lines(rank: int, first: int, places: str, mbarrier: str) -> tuple[st
 
 def _wgmma(name: str) -> _Operation | None:
     if name in _WGMMA_WAITS:
-        # The product of a warp group is complete when all of its threads have executed it.
+        # The product of a warp group is complete only after all of its threads have executed it.
         call = "call void @mo_cpu_let_others_run(ptr %c)"
         return _Operation(_WGMMA_WAITS[name], (call, "ret void"))
     match = _WGMMA.fullmatch(name)

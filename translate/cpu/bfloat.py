@@ -1,6 +1,6 @@
-"""Rounding to bfloat, which processors without AVX-512 BF16 call as a function of the compiler's library.
+"""Conversions to bfloat, which are library calls on processors without AVX-512 BF16.
 
-GCC's library has it from release 13 on, and LLVM's is often not installed.
+libgcc provides the functions since GCC 13. compiler-rt provides them too, but is often not installed.
 """
 
 from __future__ import annotations
@@ -45,5 +45,5 @@ define linkonce_odr hidden bfloat @__truncdfbf2(double %x) nounwind {
 
 
 def bfloat_support(lines: Iterable[str]) -> dict[str, str]:
-    """Return the definitions, by name, for code that has such numbers; none for other code."""
+    """Return the definitions, by name, if the code contains bfloat; otherwise none."""
     return dict(_DEFINITIONS) if any("bfloat" in line for line in lines) else {}

@@ -1,4 +1,4 @@
-"""Conversions of PTX (`cvt`) between numbers, and between numbers and integers, as lines of LLVM IR."""
+"""LLVM IR for PTX conversions (`cvt`) between floating-point types, and between these and integers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _TO_INTEGER = {"rn": "roundeven", "rz": "trunc", "rm": "floor", "rp": "ceil"}
 
 
 def convert(code: Code, opcode: str) -> Built | None:
-    """Append `cvt`; the operands of `.swapped` come in the order of the elements of a pair."""
+    """Append `cvt`; return None if the opcode is not a supported conversion.
+
+    With the suffix `.swapped`, the first operand is the lower element of the pair, otherwise the upper one.
+    """
     is_swapped = opcode.endswith(".swapped")
     match = _CONVERT.fullmatch(opcode.removesuffix(".swapped"))
     if match is None:
@@ -58,7 +61,7 @@ def convert(code: Code, opcode: str) -> Built | None:
 
 
 def _pair(code: Code, result: Number, rounding: str, *, is_swapped: bool) -> str:
-    """Append a conversion of two floats, of which the first goes to the upper half."""
+    """Append a conversion of two floats to a pair, whose upper element is the first unless `is_swapped`."""
     low, high = ("%a", "%b") if is_swapped else ("%b", "%a")
     pair = code.add(f"insertelement <2 x float> poison, float {low}, i32 0")
     pair = code.add(f"insertelement <2 x float> {pair}, float {high}, i32 1")
@@ -74,7 +77,7 @@ def _from_number(code: Code, source: Number, result: Number, rounding: str, valu
 
 
 def _integer(code: Code, source: Number, to: str, rounding: str, value: str) -> tuple[str, str]:
-    """Append a conversion to an integer, which is limited; return its type and the value."""
+    """Append a saturating conversion to an integer; return its type and the value."""
     if source.bits == SHORT:
         value, source = code.add(f"fpext {source.type} {value} to float"), TYPES["f32"]
     whole = code.call(_TO_INTEGER[rounding[:2]], source, value)
@@ -83,21 +86,21 @@ def _integer(code: Code, source: Number, to: str, rounding: str, value: str) -> 
         f"call {type_} @llvm.fpto{letter}i.sat.{type_}.{source.name}({source.type} {whole})"
     )
     if source.bits == DOUBLE or type_ == "i64":
-        # NaN, which becomes 0 elsewhere.
+        # Here NaN becomes 0x80...0. For other types it becomes 0, as llvm.fpto*i.sat returns.
         nan = code.add(f"fcmp uno {source.type} {value}, {value}")
         result = code.add(f"select i1 {nan}, {type_} {-(1 << int(to[1:]) - 1)}, {type_} {result}")
     if type_ == "i8":
-        # It has a register of 32 bits.
+        # The register of an 8-bit result has 32 bits.
         extend = "sext" if letter == "s" else "zext"
         return "i32", code.add(f"{extend} i8 {result} to i32")
     return type_, result
 
 
 def _from_integer(code: Code, from_: str, result: Number, rounding: str, value: str) -> str:
-    """Append a conversion of an integer that is rounded once."""
+    """Append a conversion of an integer with a single rounding."""
     type_, instruction = f"i{from_[1:]}", "sitofp" if from_[0] == "s" else "uitofp"
     if type_ != "i64":
-        # Exact in double.
+        # Integers of up to 32 bits are exact in double.
         wide = code.add(f"{instruction} {type_} {value} to double")
         if result.bits == DOUBLE:
             return wide
@@ -116,7 +119,7 @@ def _from_integer(code: Code, from_: str, result: Number, rounding: str, value: 
         return code.in_direction(
             rounding, "fadd.f64", "double", [f"double {high}", f"double {low}"]
         )
-    # Its upper 53 bits, the last one set if a lower one is, are exact in double.
+    # Round to odd: the upper 53 bits, the last one set if a dropped bit is, are exact in double.
     size = code.add(f"call i64 @llvm.abs.i64(i64 {value}, i1 false)") if from_ == "s64" else value
     shifted = code.add(f"lshr i64 {size}, 11")
     lost = code.add(f"and i64 {size}, 2047")
@@ -136,12 +139,12 @@ def _from_integer(code: Code, from_: str, result: Number, rounding: str, value: 
 
 
 def _narrowed(code: Code, source: str, result: Number, rounding: str, value: str) -> str:
-    """Append a conversion to fewer bits."""
+    """Append a conversion to a narrower type."""
     if rounding == "rn" or rounding not in DIRECTIONS:
         return code.add(f"fptrunc {source} {value} to {result.type}")
     if result.bits == SINGLE:
         return code.in_direction(rounding, "fptrunc.f32.f64", "float", [f"{source} {value}"])
-    # The nearest number, or its neighbor in the direction.
+    # Round to nearest, then step to the neighbor if the rounding direction requires it.
     near = code.add(f"fptrunc {source} {value} to {result.type}")
     bits = code.add(f"bitcast {result.type} {near} to {result.integer}")
     back = code.add(f"fpext {result.type} {near} to {source}")

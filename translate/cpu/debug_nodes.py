@@ -1,4 +1,4 @@
-"""Metadata of the code around kernels: places in the source, and promises for the vectorizer."""
+"""Metadata of kernel entry points: debug locations, and loop metadata for the vectorizer."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _LOCATION = ir_line("`node` = !DILocation(line: `line:number`,`some` scope: `sco
 
 
 def with_retained_variables(metadata: Iterable[str]) -> list[str]:
-    """Let functions keep their local variables, as clang does for optimised code.
+    """Add local variables to the `retainedNodes` of their subprograms, as clang does for optimized code.
 
-    Cut and collapsed code loses where their values are. A debugger that knows the variable says so.
+    Collapsed code has no locations of their values. A debugger reports retained variables as optimized out.
     """
     nodes = {line.partition(" = ")[0]: line for line in metadata}
     variables: dict[str, list[str]] = {}
@@ -45,13 +45,13 @@ def with_retained_variables(metadata: Iterable[str]) -> list[str]:
 
 
 class DebugNodes:
-    """Metadata of the generated code, numbered behind that of the module."""
+    """Metadata nodes of the generated code, with numbers after those of the module."""
 
     def __init__(self, device: DeviceModule, attributes: Sequence[str]) -> None:
-        """Begin with the nodes that vectorized loops have."""
+        """Add the access group and the loop metadata of vectorized loops."""
         self._attributes = "".join(f" {attribute}" for attribute in attributes)
         self._nodes = {line.partition(" = ")[0]: line for line in device.tail}
-        # Lines of the locations, by the subprogram that they are in.
+        # Line numbers of the debug locations, by scope.
         self._places: dict[str, list[str]] = {}
         for place in filter(None, map(_LOCATION.match, device.tail)):
             self._places.setdefault(place[2], []).append(place[1])
@@ -70,13 +70,13 @@ class DebugNodes:
         return f"!{number}"
 
     def vector(self, debug: Metadata) -> Metadata:
-        """Promise that the threads of a block do not depend on each other."""
+        """Return the metadata with a parallel loop: threads of a block do not depend on each other."""
         return replace(debug, access_group=self._group, loop=self._loop)
 
     def debug_of(self, item: Function) -> Metadata:
-        """Give the entry point of a kernel the kernel's place in the source.
+        """Return metadata that gives the entry point of a kernel a copy of the kernel's subprogram.
 
-        Without one of its own the inlined body would lose its lines.
+        Without a subprogram in the entry point, the inlined kernel would lose its line numbers.
         """
         match = _SUBPROGRAM.search(item.head)
         line = self._nodes.get(match[1]) if match else None
@@ -89,7 +89,7 @@ class DebugNodes:
         return Metadata(self._attributes, f" !dbg {scope}", f", !dbg {location}", lines=lines)
 
     def _copy_of(self, subprogram: str) -> str:
-        """Add a subprogram of the text of another one, with copies of the variables that it retains."""
+        """Add a copy of a subprogram, with copies of its retained variables."""
         retained = _RETAINED.search(subprogram)
         if retained is None:
             return self._add(subprogram)

@@ -1,4 +1,4 @@
-"""Types of variables in debug information: numbers, pointers, vectors and memref descriptors."""
+"""Debug types of variables: numbers, pointers, vectors and memref descriptors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VECTOR = ir_line("<`count:number` x `element:word`>`end`")
 
 
 def memref_pieces(type_: str) -> tuple[str, ...]:
-    """Return the fields of the descriptor of a memref, in order; none for another type."""
+    """Return the field names of a memref descriptor, in order; empty for another type."""
     memref = parse_shaped(type_, "memref")
     if memref is None:
         return ()
@@ -31,7 +31,7 @@ def memref_pieces(type_: str) -> tuple[str, ...]:
 
 
 class DebugTypes:
-    """Nodes of debug information, each type once."""
+    """Metadata nodes of debug types, without duplicates."""
 
     def __init__(self, first: int) -> None:
         self._next = first
@@ -39,7 +39,7 @@ class DebugTypes:
         self.lines: list[str] = []
 
     def add(self, node: str) -> str:
-        """Return the reference to a node, which is written once."""
+        """Return the reference to a node, which is added on first use."""
         if node not in self._known:
             self._known[node] = f"!{self._next}"
             self.lines.append(f"!{self._next} = {node}")
@@ -47,23 +47,23 @@ class DebugTypes:
         return self._known[node]
 
     def is_known(self, type_: str) -> bool:
-        """Say whether a value of the type in LLVM IR can be a variable."""
+        """Return whether a value of this LLVM IR type can be a debug variable."""
         vector = _VECTOR.match(type_)
         return type_ == "ptr" or (vector[2] if vector else type_) in _NUMBER
 
     def of_source(self, type_: str, value: str) -> str:
-        """Return the type of MLIR where it is a number's, else that of the value in LLVM IR."""
+        """Return the debug type of an MLIR number type; for another type, that of the value in LLVM IR."""
         return self._number(type_) if type_ in _NUMBER else self.of_value(value)
 
     def of_value(self, type_: str) -> str:
-        """Return the type of a value in LLVM IR."""
+        """Return the debug type of an LLVM IR type."""
         if type_ == "ptr":
             return self._pointer("null")
         vector = _VECTOR.match(type_)
         return self._vector(int(vector[1]), vector[2]) if vector else self._number(type_)
 
     def of_memref(self, type_: str) -> str:
-        """Return the type of a descriptor: two pointers, an offset, sizes and strides."""
+        """Return the debug type of a memref descriptor: two pointers, an offset, sizes and strides."""
         memref = parse_shaped(type_, "memref")
         element = memref.element if memref else ""
         pointer = self._pointer(self._number(element) if element in _NUMBER else "null")

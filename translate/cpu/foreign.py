@@ -1,8 +1,9 @@
-"""Device functions of one file that kernels of another call on the CPU: their names, and who may wait.
+"""External device functions: their symbol names, and whether they synchronize with other threads.
 
-A function of another file is called with the context of the thread, as every device function is.
-One that waits for other threads is found by another name than one that does not: a caller has to
-know, because threads that wait need a stack each. It knows by `convergent`, as LLVM does.
+An external function is defined in another file. Like every device function, it takes the thread context. If it
+synchronizes with other threads, its callers must run on fibers. A caller relies on the attribute `convergent` of
+its declaration, as LLVM does. Every function has a symbol name for callers with a convergent declaration. A
+function that does not synchronize has a second name for other callers.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ def public_functions(module: DeviceModule, kernels: frozenset[str]) -> tuple[str
 
 
 def exported_names(name: str, *, waits: bool) -> Iterator[str]:
-    """Return the names by which other files call a function."""
+    """Yield the symbol names by which other files call a function."""
     yield f"{_WAITING}{name}"
     if not waits:
         yield f"{PREFIX}{name}"
 
 
 def source_name(name: str) -> str:
-    """Return the name in the source of a function that other files call."""
+    """Return the source name of an exported function."""
     return name.removeprefix(_WAITING).removeprefix(PREFIX)
 
 
 def foreign_function(module: DeviceModule, name: str) -> Replacement | None:
-    """Return what represents a function that the module declares and another file defines."""
+    """Return the replacement of a function that the module declares and another file defines; None for others."""
     line = dict(module.declarations).get(name)
     if line is None or name.startswith("llvm."):  # Only LLVM defines intrinsics.
         return None

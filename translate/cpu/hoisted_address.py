@@ -1,4 +1,4 @@
-"""Values in place of globals: what is built around their addresses becomes instructions at the entry."""
+"""Replace globals by computed addresses; constant expressions over them become instructions in the entry block."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONSTANT_OPERATION = ir_pattern(
 )
 _ADDRESS = ir_pattern("%mo.e`number`")
 _PHI = ir_line("`indent``local` = phi ")
-# What precedes a value of a phi; a constant array has no blank there.
+# The start of an incoming value of a phi; in a constant array, no space follows the bracket.
 _INCOMING = "[ "
 _NAMED_TYPE = ir_pattern("`local` `end`")
 _CAST_OPERATIONS = frozenset({"bitcast", "inttoptr", "ptrtoint", "trunc"})
@@ -27,10 +27,10 @@ _CAST_OPERATIONS = frozenset({"bitcast", "inttoptr", "ptrtoint", "trunc"})
 def place_addresses(
     function: Function, names: AbstractSet[str], address: Callable[[str], tuple[str, ...]]
 ) -> Function:
-    """Return the function with these globals replaced by addresses that its entry computes.
+    """Return the function with globals replaced by addresses that its entry block computes.
 
-    `address` gives the operations for one; `%0` in each represents the value of the one before.
-    Constant expressions and aggregates over them become instructions, there too.
+    `address` returns the operations for a global; `%0` in an operation is the value of the previous one.
+    Constant expressions and aggregates over the globals become instructions in the entry block too.
     """
     used = sorted(names & {callee_name(one) for one in references(function.body)})
     if not used:
@@ -47,7 +47,7 @@ def _refers(line: str, name: str) -> bool:
 
 
 class _Entry:
-    """The instructions that a function needs at its entry to address what represented globals."""
+    """The instructions in the entry block that compute the addresses of replaced globals."""
 
     def __init__(self, address: Callable[[str], tuple[str, ...]]) -> None:
         self.instructions: list[str] = []
@@ -55,7 +55,7 @@ class _Entry:
         self._known: dict[str, str] = {}
 
     def rewrite(self, line: str, used: list[str]) -> str:
-        """Return the instruction with addresses instead of globals, constants around them undone."""
+        """Return the line with globals replaced by addresses, and with the constants around them expanded."""
         for name in used:
             if _refers(line, name):
                 address = self._value(f"@{name}", *self._address(name))
@@ -65,7 +65,10 @@ class _Entry:
         return line
 
     def _value(self, key: str, *operations: str) -> str:
-        """Return the value of the last operation; `%0` in it represents the one before."""
+        """Return the value of the last operation, which is added unless `key` is known.
+
+        `%0` in an operation is the value of the previous one.
+        """
         if key in self._known:
             return self._known[key]
         value = ""
@@ -77,7 +80,7 @@ class _Entry:
         return value
 
     def _hoist(self, line: str, start: int) -> str:
-        """Turn the constant whose bracket opens at `start` into instructions."""
+        """Replace the constant whose bracket opens at `start` by instructions."""
         end = LLVM_IR.closing(line, start)
         match = _CONSTANT_OPERATION.search(line[:start]) if line[start] == "(" else None
         if match:
@@ -109,7 +112,10 @@ class _Entry:
 
 
 def _aggregate_type(line: str, start: int) -> str:
-    """Return the type of the constant that opens there: it precedes it, in a phi before all."""
+    """Return the type of the aggregate that opens at `start`.
+
+    The type precedes the aggregate, or, in a phi, all incoming values.
+    """
     phi = _PHI.match(line)
     if phi and line[:start].endswith(_INCOMING):
         return line[phi.end() : phi.end() + type_end(line[phi.end() :])]
@@ -118,7 +124,7 @@ def _aggregate_type(line: str, start: int) -> str:
 
 
 def _innermost_constant(line: str) -> int | None:
-    """Return the bracket of a constant around an address that contains no other such constant."""
+    """Return the bracket of a constant around an address that contains no other such constant; None if there is none."""
     starts = (_enclosing(line, match.start()) for match in _ADDRESS.finditer(line))
     return max((start for start in starts if start is not None), default=None)
 
@@ -130,7 +136,7 @@ def _enclosing(line: str, position: int) -> int | None:
 
 
 def _opens_constant(line: str, start: int) -> bool:
-    """Say whether a bracket opens a constant: an operation's, or an aggregate behind its type."""
+    """Return whether a bracket opens a constant: a constant expression, or an aggregate after its type."""
     before = line[:start]
     if line[start] == "(":
         return _CONSTANT_OPERATION.search(before) is not None

@@ -1,4 +1,4 @@
-"""NVVM intrinsics as LLVM IR for one thread of the CPU."""
+"""Replacements of NVVM intrinsics: LLVM IR for one thread."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ declare i32 @mo_cpu_has_failed(ptr)"""
 
 
 def find_replacement(name: str) -> Replacement | None:
-    """Return what represents a function that device code calls but does not define."""
+    """Return the replacement of a function that device code calls but does not define; None if there is none."""
     if not name.startswith(_PREFIX):
         return find_short_fma(name) or find_library_function(name)
     bare = load_calls().aliases.get(name, name.removeprefix(_PREFIX))
@@ -47,7 +47,7 @@ def find_replacement(name: str) -> Replacement | None:
 
 
 def source_name_of(name: str) -> str:
-    """Return what the source calls an intrinsic that has no replacement."""
+    """Return the source-level name of an intrinsic without a replacement, for diagnostics."""
     rows = load_calls().unsupported
     prefixes = [prefix for prefix in rows if name.startswith(prefix)]
     if prefixes:

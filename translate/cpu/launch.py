@@ -1,4 +1,4 @@
-"""The entry point of a kernel: its launch function, its arguments, the context of a thread."""
+"""The kernel entry point: launch function, loads of the arguments, thread context."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ KERNEL_TYPE = "%mo.kernel = type { ptr, ptr, ptr, i64 }"
 _FIBERS = "mo_cpu_run_fibers"
 _AXES = "xyz"
 _BLOCK_DIM = 2
-# Fields of %mo.thread that all threads of a block share.
+# Fields of %mo.thread that are uniform in a block.
 _TRIPLES = ((_BLOCK_DIM, "block_dim"), (3, "block_id"), (4, "grid_dim"))
 _POINTERS = ((5, "static"), (6, "dynamic"), (7, "group"))
 
 
 class KernelMode(Enum):
-    """How the threads of a block are run."""
+    """How the threads of a block are executed.
+
+    `LOOPS`: loops around the thread function. `FIBERS`: each thread on its own fiber. `STRIPS`: the block
+    function that the collapse emits.
+    """
 
     LOOPS = "loops"
     FIBERS = "fibers"
@@ -26,9 +30,9 @@ class KernelMode(Enum):
 
 
 class Metadata(Struct, frozen=True):
-    """What generated functions carry: attributes, references like `, !dbg !7`, or nothing.
+    """Attributes and metadata attachments (such as `, !dbg !7`) of a generated function; each may be empty.
 
-    `lines` are references to places in the generated function, one for each line of the kernel.
+    `lines` are attached debug locations in the generated function, one for each line of the kernel.
     """
 
     attributes: str = ""
@@ -40,12 +44,12 @@ class Metadata(Struct, frozen=True):
 
 
 def thread_function_name(kernel: str) -> str:
-    """Return the name of the function that one thread runs."""
+    """Return the name of the thread function of a kernel, which executes one thread."""
     return f"{kernel}.item"
 
 
 def run_name(kernel: str) -> str:
-    """Return the name of the function behind mo_kernel.run."""
+    """Return the name of the function to which `mo_kernel.run` points."""
     return f"{kernel}.run"
 
 
@@ -68,12 +72,12 @@ def launch_definition(kernel: str, mode: KernelMode, *, shared_bytes: int) -> st
 
 
 def runs_fibers(module: bytes) -> bool:
-    """Say whether a kernel of a finished module runs on fibers."""
+    """Return whether a kernel of a finished module runs on fibers."""
     return f", ptr @{_FIBERS}, i64 ".encode() in module
 
 
 def fiber_definition(kernel: str, item: Function, metadata: Metadata) -> str:
-    """Return mo_kernel.run for a kernel whose threads are fibers: one thread."""
+    """Return the `mo_kernel.run` function of a kernel that runs on fibers: it executes one thread."""
     loads, arguments = load_arguments(item.parameters[1:])
     call = f"  call void {symbol(item.name)}({', '.join(('ptr %item', *arguments))}){metadata.location}"
     head = run_head(run_name(kernel), "%item", metadata)
@@ -81,20 +85,20 @@ def fiber_definition(kernel: str, item: Function, metadata: Metadata) -> str:
 
 
 def strips_definition(kernel: str, run: Function, metadata: Metadata) -> str:
-    """Return mo_kernel.run for a kernel of which another function runs a block."""
+    """Return the `mo_kernel.run` function of a collapsed kernel: it calls the block function `run`."""
     head = run_head(run_name(kernel), "%block", metadata)
     call = f"  call void {symbol(run.name)}(ptr %block, ptr %params){metadata.location}"
     return f"{head}\n{call}\n  ret void\n}}"
 
 
 def run_head(name: str, context: str, metadata: Metadata) -> str:
-    """Return the first line of a function as mo_kernel.run is one."""
+    """Return the first line of a function with the signature of `mo_kernel.run`."""
     signature = f"{symbol(name)}(ptr {context}, ptr %params)"
     return f"define internal void {signature} nounwind{metadata.attributes}{metadata.subprogram} {{"
 
 
 def load_arguments(parameters: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the loads from `params` and the operands of the call."""
+    """Return the loads of the kernel arguments from `%params`, and the operands of the call."""
     loads: list[str] = []
     operands: list[str] = []
     for index, parameter in enumerate(parameters):
@@ -110,11 +114,11 @@ def load_arguments(parameters: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[
 
 
 def copy_block() -> tuple[str, ...]:
-    """Return the allocation of the thread's context, filled with what the block shares."""
+    """Return the allocation of the thread context, and the loads of its fields that are uniform in the block."""
     lines = ["  %item = alloca %mo.thread, align 8"]
     for number, name in _TRIPLES:
         for axis in range(3):
-            # Sizes of 1 to 1024 let 32-bit ids be widened without a check for overflow.
+            # Because sizes are 1 to 1024, LLVM can widen 32-bit IDs without an overflow check.
             bounds = ", !range !{i32 1, i32 1025}" if number == _BLOCK_DIM else ""
             lines += _copy(f"{name}.{_AXES[axis]}", "i32", f"i32 {number}, i32 {axis}", bounds)
     for number, name in _POINTERS:
@@ -130,7 +134,10 @@ def _copy(name: str, type_: str, place: str, suffix: str) -> list[str]:
 
 
 def fill_thread_context() -> tuple[str, ...]:
-    """Return the stores that fill `%item` for one thread, innermost so that SROA dissolves it."""
+    """Return the stores that initialize `%item` for one thread.
+
+    They are in the innermost loop so that SROA removes the allocation.
+    """
     lines: list[str] = []
 
     def store(place: str, type_: str, value: str) -> None:

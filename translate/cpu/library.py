@@ -1,4 +1,4 @@
-"""Libraries that device code calls: libdevice, CUDA's printf and assertions, libm and libc."""
+"""Replacements of library functions: libdevice, CUDA's printf and assertions, libm and libc."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _CLASSIFY = {
     "isfinite": "%s = call T @llvm.fabs.M(T %a)\n  %r = fcmp one T %s, 0x7FF0000000000000",
 }
 
-# Never calls.
+# LLVM lowers these intrinsics to instructions, never to calls.
 _INSTRUCTIONS = frozenset(("copysign", "fabs", "sqrt"))
-# The float is the nearest one to pi, which is 24 bits of the double.
+# The float nearest to pi; LLVM IR spells a float by the bits of a double.
 _PI = "0x400921FB60000000"
 _REST_OF_TURN = """%h = fmul T %a, 5.000000e-01
   %w = call T @llvm.rint.M(T %h)
@@ -37,7 +37,7 @@ _REST_OF_TURN = """%h = fmul T %a, 5.000000e-01
 _OWN = {
     "rsqrt": "%s = call T @llvm.sqrt.M(T %a)\n  %r = fdiv T 1.000000e+00, %s",
     "powi": "%n = sitofp i32 %b to T\n  %r = call T @llvm.pow.M(T %a, T %n)",
-    # In half turns: what is left of a whole turn, which is exact, or the same sine nearer to 0.
+    # The reduction of the argument to -1 to 1 is exact. Above 1/2, sin(pi z) = sin(pi (1 - z)).
     "sinpi": f"""{_REST_OF_TURN}
   %l = fsub T 1.000000e+00, %z
   %o = fcmp ogt T %z, 5.000000e-01
@@ -63,7 +63,7 @@ _CONVERTED = ir_pattern(
 
 
 def find_library_function(name: str) -> Replacement | None:
-    """Return what represents a function of a library."""
+    """Return the replacement of a library function; None for another name."""
     return _cuda_library().get(name) or _libdevice(name) or _external(name)
 
 
@@ -77,7 +77,10 @@ def _libdevice(name: str) -> Replacement | None:
 
 
 def _nvvm_name(bare: str) -> str:
-    """Return what NVVM calls arithmetic whose rounding is in its name: `dadd_rz`, `float2int_rd`."""
+    """Return the NVVM name of libdevice arithmetic with a rounding mode: `dadd_rz`, `float2int_rd`.
+
+    Other names are returned unchanged.
+    """
     if match := _ROUNDED.fullmatch(bare):
         rounding = _ROUNDINGS[match["round"]]
         if match["operation"] != "ma":
@@ -137,12 +140,12 @@ def _external(name: str) -> Replacement | None:
 
 
 def libm_attributes(name: str) -> str:
-    """Return the attributes with which a libm function can be vectorised under a predicate."""
+    """Return the attributes with which LLVM can vectorize predicated calls of a libm function."""
     return _PURE if libm_type(name) is not None else ""
 
 
 def c_function(intrinsic: str) -> str:
-    """Return the function of libm that LLVM may call for an intrinsic; empty if there is none."""
+    """Return the libm function that LLVM may call for an intrinsic; empty if there is none."""
     _, name, *types = *intrinsic.split("."), ""
     is_float = types[0].endswith("f32")
     is_called = name in load_calls().libm and name not in _INSTRUCTIONS
@@ -150,7 +153,7 @@ def c_function(intrinsic: str) -> str:
 
 
 def c_functions(replacement: Replacement) -> Iterator[str]:
-    """Return the functions of libm and libc that a replacement calls."""
+    """Yield the libm and libc functions that a replacement calls."""
     if not replacement.definition:
         yield replacement.name
     for text in replacement.definition.split("@llvm.")[1:]:
@@ -158,10 +161,10 @@ def c_functions(replacement: Replacement) -> Iterator[str]:
 
 
 class VectorForms(Struct, frozen=True):
-    """What lets LLVM vectorize calls of a function of libm: an attribute of its declaration.
+    """The vector variants of a libm function.
 
-    `definitions` are the functions that the attribute names, by name, `declaration` the one of cpu_math.c
-    that they call.
+    `attribute` is for the declaration of the libm function and names the variants. `definitions` are the variants
+    by name. They call the function of cpu_math.c in `declaration`.
     """
 
     attribute: str
@@ -170,7 +173,7 @@ class VectorForms(Struct, frozen=True):
 
 
 def vector_forms(name: str) -> VectorForms | None:
-    """Return how LLVM calls a function for several lanes; None where it knows that, or there is no way."""
+    """Return the vector variants of a libm function; None if cpu_math.c has none."""
     type_ = libm_type(name)
     if (
         type_ is None
@@ -187,7 +190,10 @@ def vector_forms(name: str) -> VectorForms | None:
 
 
 def _vector_form(name: str, target: str, vector: str, lanes: int) -> str:
-    """Call a function of cpu_math.c: C has another ABI than LLVM for vectors wider than a register."""
+    """Return a variant that passes the vector in memory to a function of cpu_math.c.
+
+    For vectors wider than a register, the C calling convention differs from LLVM's.
+    """
     lines = (
         f"%numbers = alloca {vector}, align 64",
         f"store {vector} %x, ptr %numbers, align 64",

@@ -1,11 +1,11 @@
-"""Device code for the CPU: NVVM IR text in, an ELF object that exports the kernels out.
+"""Compile NVVM IR text for the CPU to an ELF object that exports the kernels.
 
 The steps, each text to text or files to files:
-1. `cpu_device_ir`: thread context in place of NVVM intrinsics, an entry point for each kernel.
-2. Only where `CpuDeviceSource.needs_collapse`: `cpu_collapse_command`, with an installed libLLVM; then
-   `finish_cpu_ir`, which adds the entry points of the kernels.
-3. `cpu_runtime_command`: the device runtime as bitcode, the same for all images of a build.
-4. `cpu_image_command`: one compiler call; the runtime is linked in and made local.
+1. `cpu_device_ir` replaces NVVM intrinsics by uses of the thread context, and adds an entry point for each kernel.
+2. If `CpuDeviceSource.needs_collapse`, the entry points are not added yet. `cpu_collapse_command` runs with an
+   installed libLLVM, and `finish_cpu_ir` adds the entry points to its output.
+3. `cpu_runtime_command` compiles the device runtime to bitcode, which all images of a build share.
+4. `cpu_image_command` compiles the module with one call of clang, which links the runtime and makes it local.
 """
 
 from __future__ import annotations
@@ -47,23 +47,24 @@ __all__ = [
 
 _GAINING = (" = phi ", " = alloca ")
 _BRANCH, _STORE, _LOAD = " br i1 ", "  store ", " = load "
-# There are masked loads of 32 and 64 bits.
+# Loads without a masked form: AVX2 has masked loads of 32 and 64 bits.
 _NARROW = (" load half", " load bfloat", " load i16", " load i8")
-# More than saxpy has, also with an exponential function; a stencil and Black-Scholes have as much.
+# The least `_guarded_cost` with a gain: below that of a stencil or Black-Scholes, above that of saxpy,
+# also with an exponential function.
 _MUCH = 8
 
 
 class ToolPaths(Protocol):
-    """Where the programs of an LLVM release are."""
+    """The paths of the programs of an LLVM release."""
 
     def tool(self, name: str) -> Path:
         """Return the path of a program of this release."""
 
 
 class CpuDeviceSource(Struct, frozen=True):
-    """LLVM IR for the CPU; where `needs_collapse`, not yet whole (see `finish_cpu_ir`).
+    """LLVM IR for the CPU; if `needs_collapse`, without the entry points of the kernels (see `finish_cpu_ir`).
 
-    `support` holds the definitions of functions that the prepared text only declares.
+    `support` contains the definitions of functions that the prepared text only declares.
     """
 
     text: str
@@ -74,7 +75,7 @@ class CpuDeviceSource(Struct, frozen=True):
     needs_collapse: bool = False
 
 
-def cpu_device_ir(  # noqa: PLR0913 (what is known of a module, and how it is to be run)
+def cpu_device_ir(  # noqa: PLR0913 (the properties of a module, and its execution)
     ll_text: str,
     *,
     kernels: Sequence[str],
@@ -86,13 +87,12 @@ def cpu_device_ir(  # noqa: PLR0913 (what is known of a module, and how it is to
 ) -> CpuDeviceSource:
     """Rewrite NVVM IR, as mlir-translate prints it, for the CPU.
 
-    `attributes` go to every device function (`sanitize_address`, for example: the compiler adds
-    it only where it compiles a source language). `for_collapse` prepares kernels for
-    `cpu_collapse_command`. `fibers_only` runs each thread on a stack of its
-    own, slow and without assumptions: what the other modes must agree with. `library` are functions
-    of bitcode that is linked in, which know nothing of threads. With `keeps_functions` other files
-    call those that are public, and define those that are declared. Raises SourceError at operations that the CPU
-    does not have and for kernels that the module does not define.
+    `attributes` are added to every device function, for example `sanitize_address`, which clang adds only to code
+    that it compiles from a source language. `for_collapse` prepares kernels for `cpu_collapse_command`.
+    `fibers_only` runs each thread on its own fiber. This mode is slow and makes no assumptions; it is the reference
+    for the other modes. `library` are functions of linked bitcode, which take no thread context. With
+    `keeps_functions`, other files call the public functions, and define the declared ones. Raises SourceError for
+    operations that the CPU does not support, and for kernels that the module does not define.
     """
     module = parse_device_module(ll_text)
     missing = sorted(set(kernels) - {function.name for function in module.functions})
@@ -124,11 +124,11 @@ def cpu_device_ir(  # noqa: PLR0913 (what is known of a module, and how it is to
 
 
 def may_gain(module: DeviceModule, kernels: Sequence[CpuKernel]) -> bool:
-    """Say whether the collapse makes a kernel so much faster that it is worth the time that it takes.
+    """Return whether the collapse makes a kernel fast enough to justify its compile time.
 
-    Of kernels without barriers, subgroup operations and loops, those gain that have memory of their own,
-    that load behind a store, which may keep LLVM from making vectors, and those whose `if (i < n)` guards
-    much: vectors under masks then take 1.3 to 1.5 times as long as others.
+    Kernels with barriers, subgroup operations or loops gain. Other kernels gain if they have private arrays, or if
+    they load after a store, which may prevent vectorization. They also gain if an `if (i < n)` guards expensive
+    code, because vector code with masks takes 1.3 to 1.5 times as long as code without.
     """
     modes = {kernel.name: kernel.mode for kernel in kernels}
     if any(mode is not KernelMode.LOOPS for mode in modes.values()):
@@ -152,9 +152,9 @@ def _guarded_cost(body: str) -> int:
 def cpu_collapse_command(
     library: Path, source: Path, output: Path, kernels: Sequence[str], location: str
 ) -> Command:
-    """Collapse kernels over subgroups, in a process of its own, by LLVM's C API in `library`.
+    """Collapse kernels in a separate process, through LLVM's C API in `library`.
 
-    Its output is for `finish_cpu_ir`.
+    The output is the input of `finish_cpu_ir`.
     """
     words = (word for kernel in kernels for word in ("--kernel", kernel))
     argv = (
@@ -165,7 +165,7 @@ def cpu_collapse_command(
 
 
 def finish_cpu_ir(prepared: str, source: CpuDeviceSource) -> CpuDeviceSource:
-    """Finish the output of `cpu_collapse_command`."""
+    """Add the entry points of the kernels to the output of `cpu_collapse_command`."""
     return _finished(parse_device_module(prepared), source)
 
 
@@ -186,7 +186,7 @@ def cpu_runtime_command(
 ) -> Command:
     """Compile the device runtime to bitcode; one file serves every image of a build.
 
-    It is optimised with the image, which takes what it needs of it.
+    clang optimizes it together with the image, into which it links only the functions that are used.
     """
     source = runtime_include_directory() / "cpu_device.c"
     unoptimised = ("-Xclang", "-disable-llvm-passes")
@@ -207,13 +207,13 @@ def cpu_image_command(  # noqa: PLR0913 (two inputs, one output, and how to comp
 ) -> Command:
     """Compile a finished module to a relocatable ELF object that exports its kernels only.
 
-    `march` is `native` by default because most programs run where they were built, and the vector
-    width decides the speed. One that will be moved wants a name such as `x86-64-v3`. The runtime is None
-    where it is linked in already.
+    `march` is `native` by default, because most programs run on the build host, and the vector width determines
+    the speed. Programs for other hosts require a name such as `x86-64-v3`. `runtime` is None if the module already
+    contains it.
     """
     options = (
         *(f"-O{opt_level}", *_march(march), "-fPIC", "-fveclib=libmvec"),
-        # The module names no triple, and atomics keep some loops from being vectorised.
+        # The module has no target triple, and atomics prevent the vectorization of some loops.
         *("-Wno-override-module", "-Wno-pass-failed"),
         *(("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(runtime)) if runtime else ()),
     )

@@ -1,4 +1,4 @@
-"""Lines of LLVM IR on floating-point numbers, and on pairs of them, for one thread of the CPU."""
+"""LLVM IR for PTX floating-point arithmetic on scalars and pairs, for one thread."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from msgspec import Struct
 
 # Bits of the types, and elements of a pair.
 SHORT, SINGLE, DOUBLE, PAIR = 16, 32, 64, 2
-# What LLVM calls a direction of rounding, and its number for llvm.set.rounding.
+# The rounding mode of a PTX modifier: its name in LLVM, and its value for llvm.set.rounding.
 DIRECTIONS = {"rz": ("towardzero", 0), "rp": ("upward", 2), "rm": ("downward", 3)}
 
 
 class Number(Struct, frozen=True):
-    """A type of floating-point numbers, or of vectors of them.
+    """A floating-point type, or a vector type with `lanes` elements.
 
-    `normal` is its least normal number, `nan` the canonical NaN of PTX, `bits` the size of an element.
+    `normal` is the smallest positive normal number of an element, `nan` the canonical NaN of PTX, and `bits` the
+    size of an element.
     """
 
     scalar: str
@@ -30,21 +31,21 @@ class Number(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return the type in names of intrinsics."""
+        """Return the suffix of the type in names of intrinsics."""
         return self.mangled if self.lanes == 1 else f"v{self.lanes}{self.mangled}"
 
     @property
     def integer(self) -> str:
-        """Return the type of its bits."""
+        """Return the integer type with the same size and number of elements."""
         return self.of("i" + str(self.bits))
 
     @property
     def register(self) -> str:
-        """Return the type that inline assembly has for it."""
+        """Return the type of operands in inline assembly: an integer for 16-bit elements."""
         return f"i{self.bits * self.lanes}" if self.bits == SHORT else self.type
 
     def of(self, scalar: str) -> str:
-        """Return a type with as many elements."""
+        """Return the type with the element type `scalar` and the same number of elements."""
         return scalar if self.lanes == 1 else f"<{self.lanes} x {scalar}>"
 
     def constant(self, value: str, scalar: str = "") -> str:
@@ -66,7 +67,10 @@ TYPES |= {"f": TYPES["f32"], "d": TYPES["f64"]}
 
 
 class Code:
-    """The lines of a function, and functions that it calls besides."""
+    """The instructions of a function under construction.
+
+    `called` are the names and definitions of functions that the instructions call.
+    """
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -85,15 +89,15 @@ class Code:
         return self.add(f"call {type_.type} @llvm.{function}.{type_.name}({listed})")
 
     def select(self, condition: str, type_: Number, yes: str, no: str) -> str:
-        """Append a choice for each element."""
+        """Append a `select`, for each element of a vector."""
         return self.add(
             f"select {type_.of('i1')} {condition}, {type_.type} {yes}, {type_.type} {no}"
         )
 
     def in_direction(self, rounding: str, intrinsic: str, result: str, operands: list[str]) -> str:
-        """Append a call of a function that computes while the processor rounds in another direction.
+        """Append a call of a function that executes an intrinsic in another rounding mode.
 
-        It is not inlined, and so nothing else is computed meanwhile.
+        The function is not inlined, so that no other code runs in that mode.
         """
         direction, number = DIRECTIONS[rounding]
         listed = ", ".join(operands)
@@ -112,12 +116,12 @@ class Code:
         return self.add(f"call {result} @{name}({listed})")
 
 
-# The types of the operands, that of the result, and the result.
+# The types of the operands, the type of the result, and the name of the result.
 Built = tuple[list[str | Number], str | Number, str]
 
 
 def flushed(code: Code, type_: Number, value: str) -> str:
-    """Append what makes a subnormal number a zero with its sign (`.ftz`)."""
+    """Append instructions that flush a subnormal number to a zero of the same sign (`.ftz`)."""
     size = code.call("fabs", type_, value)
     small = code.add(f"fcmp olt {type_.type} {size}, {type_.constant(type_.normal)}")
     zero = code.call("copysign", type_, "zeroinitializer", value)
@@ -125,7 +129,7 @@ def flushed(code: Code, type_: Number, value: str) -> str:
 
 
 def saturated(code: Code, type_: Number, value: str) -> str:
-    """Append what limits a number to 0 to 1; NaN becomes 0 (`.sat`)."""
+    """Append instructions that clamp a number to the range 0 to 1; NaN becomes 0 (`.sat`)."""
     positive = code.add(f"fcmp ogt {type_.type} {value}, zeroinitializer")
     value = code.select(positive, type_, value, "zeroinitializer")
     one = type_.constant("1.000000e+00")
@@ -134,14 +138,14 @@ def saturated(code: Code, type_: Number, value: str) -> str:
 
 
 def rectified(code: Code, type_: Number, value: str) -> str:
-    """Append what makes a negative number 0; NaN becomes the canonical one (`.relu`)."""
+    """Append instructions that replace a negative number by 0 and NaN by the canonical NaN (`.relu`)."""
     least = code.add(f"fcmp ole {type_.type} {value}, zeroinitializer")
     value = code.select(least, type_, "zeroinitializer", value)
     return canonical(code, type_, value, value)
 
 
 def canonical(code: Code, type_: Number, *values: str) -> str:
-    """Append the last value, or the canonical NaN if another one is a NaN."""
+    """Append a selection: the canonical NaN if a value before the last is a NaN, otherwise the last value."""
     result = values[-1]
     for value in dict.fromkeys(values[:-1]):
         is_nan = code.add(f"fcmp uno {type_.type} {value}, {value}")

@@ -1,4 +1,4 @@
-"""What represents a function that device code calls, and the table of what has a replacement."""
+"""Replacements of functions that device code calls, and the table of supported functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlir_offload.toolchain.tables import load_table
 
 
 class Sync(Enum):
-    """Whom a call waits for."""
+    """The threads with which a call synchronizes: none, the block, or the subgroup (`WARP`)."""
 
     NONE = 0
     BLOCK = 1
@@ -19,12 +19,11 @@ class Sync(Enum):
 
 
 class Replacement(Struct, frozen=True):
-    """What represents a called function: its definition, and what the call passes besides.
+    """The replacement of a called function: its name, its definition, and the additional operands of a call.
 
-    `definition` may be empty (the function comes from libm or libc). A call that waits for the
-    warp also passes the number of the call, a barrier a string: where it is in the source.
-    `called` are the names and definitions of functions that the definition calls, `operands`
-    what a call passes that has none.
+    `definition` is empty if the function is in libm, libc or the runtime. A subgroup operation also takes the
+    number of its call site, a barrier a string with its source location. `called` are the names and definitions
+    of functions that the definition calls. `operands` precede the operands of the original call.
     """
 
     name: str
@@ -36,34 +35,34 @@ class Replacement(Struct, frozen=True):
 
     @property
     def takes_site(self) -> bool:
-        """Say whether the number of the call is the second argument."""
+        """Return whether the second parameter is the number of the call site."""
         return "i32 %site" in self.definition
 
     @property
     def takes_place(self) -> bool:
-        """Say whether the place of the call in the source is the second argument."""
+        """Return whether the second parameter is the source location of the call."""
         return "(ptr %c, ptr %place" in self.definition
 
     @property
     def takes_operands(self) -> bool:
-        """Say whether the operands of the call stay."""
+        """Return whether the operands of the original call are passed on."""
         return self.sync is not Sync.BLOCK
 
 
 def define(name: str, result: str, parameters: str, *lines: str) -> str:
-    """Return a function definition whose first parameter is the thread's context `%c`."""
+    """Return a function definition whose first parameter is the thread context `%c`."""
     body = "\n".join(f"  {line}" for line in lines)
     listed = f"ptr %c, {parameters}" if parameters else "ptr %c"
     return f"define internal {result} @{name}({listed}) alwaysinline nounwind {{\n{body}\n}}"
 
 
 def scalar(suffix: str) -> tuple[str, str]:
-    """Return the type, and its name in intrinsics, of libdevice's `f` and NVVM's `f` and `d`."""
+    """Return the type of the suffix `f` or `d`, and its suffix in names of LLVM intrinsics."""
     return ("float", "f32") if suffix == "f" else ("double", "f64")
 
 
 class ArithmeticRow(Struct, frozen=True):
-    """A function of `operands`, whose `lines` are instructions of LLVM IR."""
+    """A function with the parameters `operands`, whose body is `lines` of LLVM IR."""
 
     operands: str
     result: str
@@ -102,7 +101,7 @@ def load_calls() -> CallTable:
 
 
 def libm_type(name: str) -> str | None:
-    """Return the type of the numbers that a function of libm takes; None for another name."""
+    """Return the floating-point type of a libm function; None for another name."""
     names = load_calls().libm
     if name in names:
         return "double"
@@ -110,6 +109,6 @@ def libm_type(name: str) -> str | None:
 
 
 def is_c_function(name: str) -> bool:
-    """Say whether kernels for the CPU may call a C function of this name."""
+    """Return whether a kernel on the CPU may call a C function of this name."""
     calls = load_calls()
     return libm_type(name) is not None or name in calls.external or name in calls.runtime

@@ -1,4 +1,4 @@
-"""Device functions for the CPU: a context argument, intrinsics replaced, shared memory placed."""
+"""Rewrite device functions for the CPU: add the context parameter, replace intrinsics, address workgroup memory."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ CONTEXT = "%mo.c"
 _DROPPED = ir_words("ptx_kernel", "ptx_device", "unnamed_addr", "local_unnamed_addr", "dso_local")
 
 
-# Of the intrinsics of LLVM those of which some are replaced; the others are what the CPU has, too.
+# The prefixes of LLVM intrinsics that may need a replacement. The CPU supports all others.
 _REPLACED = ("llvm.nvvm.", "llvm.fma.")
 
 
 class RewrittenModule(Struct, frozen=True):
-    """Functions with a context argument, what they call, and what they wait for.
+    """The rewritten functions, the replacements that they call, and the threads with which they synchronize.
 
-    `exported` are names by which other files call functions, each with the function; `places` are
-    those of the barriers in the source, in the order of their strings (`place_name`).
+    `exported` are symbol names for other files, each with the function. `places` are the source locations of the
+    barriers, in the order of their strings (`place_name`).
     """
 
     functions: tuple[Function, ...]
@@ -53,12 +53,12 @@ class RewrittenModule(Struct, frozen=True):
     places: tuple[str, ...] = ()
 
     def sync_of(self, function: str) -> Sync:
-        """Return whom the function waits for, itself or in functions that it calls."""
+        """Return the threads with which a function synchronizes, directly or in its callees."""
         return dict(self.waits)[function]
 
 
 def place_name(number: int) -> str:
-    """Return the string that holds the place of a barrier in the source."""
+    """Return the name of the string with the source location of a barrier."""
     return f"mo.at{number}"
 
 
@@ -69,10 +69,11 @@ def rewrite_functions(
     public: Collection[str] = (),
     is_open: bool = False,
 ) -> RewrittenModule:
-    """Rewrite all functions, those of a library called as they are; raises SourceError at a call of what the CPU cannot do.
+    """Rewrite all functions of a module.
 
-    `public` are functions that other files may call; in an open module those that are declared are
-    defined by other files.
+    Calls of functions in `library` are not changed. `public` are functions that other files may call. If `is_open`,
+    other files define the functions that the module declares. Raises SourceError for a call that the CPU does not
+    support.
     """
     layout = lay_out_shared(module)
     calls = _Calls(module, library, is_open=is_open)
@@ -102,7 +103,7 @@ def rewrite_functions(
 
 
 def _sharing(module: DeviceModule, layout: SharedLayout) -> Iterator[str]:
-    """Return the functions that use workgroup memory, whose place only kernels of their file know."""
+    """Yield the functions that use static workgroup memory, whose layout only kernels of the same file know."""
     static = {symbol(name) for name, _ in layout.offsets}
     for function in module.functions:
         if not static.isdisjoint(references(function.body)):
@@ -115,11 +116,11 @@ def _internal(head: str) -> str:
 
 
 class NotOnCpuError(SourceError):
-    """An operation that the CPU does not have; with debug information the error has a line."""
+    """An operation that the CPU does not support. With debug information, the error has a location."""
 
 
 class _Calls:
-    """Rewrites calls and keeps what it met."""
+    """Rewrites calls, and records the replacements, the barriers and the call graph."""
 
     def __init__(self, module: DeviceModule, library: frozenset[str], *, is_open: bool) -> None:
         self._library = library
@@ -131,12 +132,12 @@ class _Calls:
         self._own: dict[str, Sync] = dict.fromkeys(self._defined, Sync.NONE)
         self.places: list[str] = []
         self._marked: Iterator[str] = iter(())
-        # Shuffles of two files must not be taken for one.
+        # The call sites of subgroup operations in two files must have different numbers.
         names = " ".join(sorted(self._defined)).encode()
         self._sites = crc32(names) % 0x7FFF << 16 if is_open else 0
 
     def enter(self, function: Function) -> None:
-        """Begin with the calls of a function."""
+        """Start a function: read the source locations of its barriers."""
         self._marked = read_places(self._module.tail, function.head)
 
     def rewrite(self, caller: str, line: str) -> str:
@@ -188,7 +189,10 @@ class _Calls:
         return _with_arguments(match, symbol(replacement.name), extra)
 
     def waits(self) -> dict[str, Sync]:
-        """Return for each function whom it waits for, calls followed; indirect calls reach all."""
+        """Return the threads with which each function synchronizes, callees included.
+
+        An indirect call counts as a subgroup operation.
+        """
         waits = dict(self._own)
         changed = True
         while changed:
@@ -202,7 +206,7 @@ class _Calls:
         return waits
 
     def callers_of(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the functions, and all that call them."""
+        """Return the functions with their direct and indirect callers."""
         found = set(names)
         while grown := {
             name for name, callees in self._edges.items() if callees & found and name not in found

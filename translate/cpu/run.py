@@ -1,4 +1,4 @@
-"""The function that runs a block of a kernel without barriers: a loop over the threads."""
+"""The block function of a kernel without barriers: loops over the threads."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _JUMP = ir_line("  br label `label:local``some?``end`")
 
 
 def with_noted_failures(item: Function) -> Function | None:
-    """Let a thread leave the kernel where an assertion fails; None where fibers have to do it.
+    """Return the function with assertions that record the failure and return; None if only fibers can run it.
 
-    A failed assertion is a block of its own, from which nothing goes on but the kernel behind it.
+    The call of a failed assertion must be followed by a branch or `unreachable`, and no phi may have its basic
+    block as a predecessor.
     """
     body = list(item.body)
     label = ""
@@ -40,7 +41,7 @@ def with_noted_failures(item: Function) -> Function | None:
 
 
 def loops_definition(kernel: str, item: Function, metadata: Metadata) -> str:
-    """Return mo_kernel.run: loops over z, y and x, x innermost, around the function of one thread."""
+    """Return the block function (`mo_kernel.run`): loops over z, y and x, x innermost, around the thread function."""
     loads, operands = load_arguments(item.parameters[1:])
     call = f"call void {symbol(item.name)}({', '.join(('ptr %item', *operands))})"
     return "\n".join(
@@ -49,8 +50,8 @@ def loops_definition(kernel: str, item: Function, metadata: Metadata) -> str:
             "entry:",
             *copy_block(),
             *loads,
-            # Of the loops that the compiler makes of a row, for vectors and for the rest, only one may run,
-            # and a debugger that finds a line in several stops in the first of them.
+            # One `nop` for each source line, for breakpoints. The compiler emits a vector loop and a remainder
+            # loop; a debugger stops in the first one only, which may not run.
             *(f'  call void asm sideeffect "nop", ""(){line}' for line in metadata.lines),
             "  br label %z.head",
             *(

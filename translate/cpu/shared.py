@@ -1,7 +1,7 @@
-"""Shared memory of a block: globals of address space 3 become offsets from the thread's context.
+"""Workgroup memory: globals in address space 3 become offsets from a pointer in the thread context.
 
-A thread runs one block at a time and hands each block its own memory, so that a global variable
-cannot stand for it. Thread-local storage could, but its address calls in loops stop the vectoriser.
+Each worker thread provides the workgroup memory of the block that it executes, therefore a global variable cannot
+hold it. Thread-local storage could, but the calls that compute its address prevent vectorization.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ _ALIGN = ir_pattern(", align `bytes:number`")
 _ADDRESS_SPACE = ir_pattern("` ?`addrspace(`number`)")
 _POINTER_MANGLING = ir_pattern(".p`space:number``part_end`")
 _INTRINSIC = ir_pattern("@llvm.`dotted`(")
-# An instruction, or an operation on constants.
+# An instruction or a constant expression.
 _CAST = ir_pattern("addrspacecast `type:ptr|<|(ptr|(<`")
 _SCALAR_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 _CACHE_LINE = 64
-# The pattern in which tensor maps and wgmma place matrices repeats after so many bytes.
+# The period in bytes of the swizzle pattern of tensor maps and wgmma.
 _SWIZZLE = 1024
 
 
 class SharedLayout(Struct, frozen=True):
-    """Offsets in bytes of the static shared globals, their end, the dynamic ones behind it."""
+    """The layout of workgroup memory, in bytes.
+
+    `offsets` are those of the static globals, and `size_bytes` is their end. The `dynamic` globals follow.
+    """
 
     offsets: tuple[tuple[str, int], ...]
     size_bytes: int
@@ -36,12 +39,12 @@ class SharedLayout(Struct, frozen=True):
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the names of all shared globals."""
+        """Return the names of all globals in workgroup memory."""
         return frozenset((*dict(self.offsets), *self.dynamic))
 
 
 def lay_out_shared(module: DeviceModule) -> SharedLayout:
-    """Give each static shared global of the module an offset; `[0 x T]` is the dynamic memory."""
+    """Assign an offset to each static global in workgroup memory; `[0 x T]` is dynamic workgroup memory."""
     offsets: list[tuple[str, int]] = []
     dynamic: list[str] = []
     end = 0
@@ -96,16 +99,16 @@ def _round_up(value: int, multiple: int) -> int:
 
 
 def without_address_spaces(line: str) -> str:
-    """Return the line with every pointer in address space 0, as on the CPU all are."""
+    """Return the line with every pointer in address space 0, the only one of the CPU."""
     line = _ADDRESS_SPACE.sub("", line)
     line = _INTRINSIC.sub(lambda match: _POINTER_MANGLING.sub(".p0", match[0]), line)
     return _CAST.sub(r"bitcast \g<type>", line)
 
 
 def place_shared(function: Function, layout: SharedLayout, context: str) -> Function:
-    """Return the function with shared globals replaced by addresses computed at its entry.
+    """Return the function with globals in workgroup memory replaced by addresses.
 
-    Constant expressions and aggregates over them become instructions, there too.
+    The entry block computes the addresses, and the constant expressions and aggregates that contain them.
     """
     body = tuple(without_address_spaces(line) for line in function.body)
     head = without_address_spaces(function.head)

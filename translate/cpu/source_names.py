@@ -1,4 +1,4 @@
-"""The names that values have in the source, found by the places that operations carry."""
+"""Names of values in the MLIR source, found by the locations of operations."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mlir_offload.translate.mlir.module import Locations, parse_module
 from mlir_offload.translate.mlir.operation import Operation, function_type
 from mlir_offload.translate.mlir.syntax import tokens
 
-# What such an operation yields is not a value at its own place.
+# The result of such an operation is not computed at the location of the operation.
 _WITH_REGIONS = ("scf.", "affine.", "linalg.", "gpu.launch", "gpu.all_reduce")
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
 
 
 class SourceNames:
-    """The text of a source, asked for names by line and column, both from 1."""
+    """A source text, for the lookup of names by line and column, which count from 1."""
 
     def __init__(self, text: str) -> None:
         # Columns count bytes.
@@ -25,7 +25,7 @@ class SourceNames:
         ]
 
     def defined_at(self, line: int, column: int) -> str:
-        """Return the name of the value that the operation or argument at a place defines."""
+        """Return the name of the value that the operation or argument at a location defines; empty if unknown."""
         text = self._split(line, column)
         before, behind = map(tokens, text)
         if text[1].startswith("%"):
@@ -34,7 +34,7 @@ class SourceNames:
         return _bare(before[0]) if is_result and not _has_regions(behind) else ""
 
     def used_at(self, line: int, column: int) -> tuple[str, ...]:
-        """Return the names on the rest of the line from the place of an operation."""
+        """Return the names in the rest of the line, from the location of an operation."""
         behind = tokens(self._split(line, column)[1])
         return tuple(_bare(token) for token in behind if token.startswith("%"))
 
@@ -75,7 +75,7 @@ def _parameters(
 
 
 def _name_by_use(value: str, function: Operation, names: SourceNames, locations: Locations) -> str:
-    """Return the name of a captured value: that of the operand where an operation takes it."""
+    """Return the source name of a captured value, from an operation that uses it; empty if unknown."""
     for operation in function.walk_inside():
         operands = operation.operand_names
         if value not in operands:
@@ -88,7 +88,7 @@ def _name_by_use(value: str, function: Operation, names: SourceNames, locations:
 
 
 def _bare(token: str) -> str:
-    """Return the name of a value without the percent sign, and without the number of a result."""
+    """Return the name of a value without the percent sign and the result number."""
     return token[1:].partition("#")[0]
 
 

@@ -1,4 +1,4 @@
-"""Operations in which threads of a warp or of a block take part together."""
+"""Replacements of subgroup operations and barriers."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from mlir_offload.translate.cpu.replacement import Replacement, Sync, define
 _SHUFFLES = ("idx", "up", "down", "bfly")
 _VOTES = ("all", "any", "uni", "ballot")
 _REDUCTIONS = ("add", "umax", "umin", "max", "min", "and", "or", "xor", "fmax", "fmin")
-# The numbers of the enum in offload/runtime/cpu_device.h.
 _SHUFFLE_NAME = ir_pattern("shfl.sync.`mode:idx|up|down|bfly`.`type:i32|f32``p:p?`")
 _VOTE_NAME = ir_pattern("vote.`mode:all|any|uni|ballot`.sync")
 _MATCH_NAME = ir_pattern("match.`mode:any|all`.sync.`type:i32|i64``p:p?`")
 _REDUX_NAME = ir_pattern("redux.sync.`operation:word`")
-# Since LLVM 21, which makes them of llvm.nvvm.barrier0.popc.
+# Since LLVM 21, which upgrades llvm.nvvm.barrier0.popc to them.
 _VOTING_BARRIER = ir_pattern("barrier.cta.red.`kind:popc|and|or``.aligned?`.all")
+# The enum values of offload/runtime/cpu_device.h.
 _VOTE, _MATCH_ANY, _MATCH_ALL, _REDUX, _WARP_BARRIER = 4, 8, 9, 10, 20
 _CALL_WARP = "call i64 @mo_cpu_warp(ptr %c, i32 %site"
 
 
 def find_collective(name: str) -> Replacement | None:
-    """Return what represents `llvm.nvvm.NAME`, or for `barrier`."""
+    """Return the replacement of `llvm.nvvm.NAME`, or of `barrier`; None for another name."""
     if name in {"activemask", "asm.activemask"}:
-        # Of the lanes that meet at this call: it names none that must come.
+        # A ballot with the mask 0: it returns the lanes that are at this call and waits for none.
         ballot = _vote("vote.ballot.sync")
         return ballot and replace(ballot, operands=("i32 0", "i1 true"))
     for build in (_shuffle, _vote, _match, _redux, _block_barrier, _barrier_of_warp):
@@ -148,7 +148,7 @@ def _block_barrier(name: str) -> Replacement | None:
     if name not in kinds:
         return None
     if name == "barrier":
-        # Its operand, the number of the barrier, is dropped: all of the block waits at any of them.
+        # The operand, a barrier ID, is dropped: every barrier synchronizes the whole block.
         return Replacement(
             "mo.barrier",
             define(

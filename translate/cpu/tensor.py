@@ -1,7 +1,7 @@
 """Matrix operations of a subgroup: wmma, mma.sync, ldmatrix and stmatrix, executed by cpu_tensor.c.
 
-Each lane writes what it brings to memory of its own: a description of the operation, and its
-registers. When all lanes have arrived, the operation is executed once for all of them.
+Each lane writes a description of the operation (`mo_fragments`) and its registers to private memory. When all
+lanes have arrived, the runtime executes the operation once for the subgroup.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mlir_offload.translate.cpu.replacement import Replacement, Sync, define
 from mlir_offload.translate.cpu.shared import size_of, without_address_spaces
 from mlir_offload.translate.cpu.text import DeviceModule, first_type
 
-# Numbers and offsets of offload/runtime/cpu_tensor.c.
+# The enum values and offsets of offload/runtime/cpu_tensor.c.
 _OPERATIONS = ("load", "store", "wmma", "mma", "ldmatrix", "stmatrix")
 _BITS = {
     "f16": 16,
@@ -57,10 +57,10 @@ _ROWS = ir_pattern(
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """What mo_fragments says, without offsets.
+    """The fields of `mo_fragments`, except the offsets.
 
-    `sizes` are the bytes of the registers that a lane brings, operand by operand, and then of those
-    that it gets. `stride` is for a call that gives none.
+    `sizes` are the sizes in bytes of a lane's registers: of each operand, then of the result. `stride` is the
+    default for calls without an operand for it.
     """
 
     name: str
@@ -78,7 +78,7 @@ class _Signature:
 
     @property
     def registers(self) -> tuple[str, ...]:
-        """Return the types of the registers that a call gets."""
+        """Return the types of the result registers."""
         if self.result == "void":
             return ()
         is_structure = self.result.startswith("{")
@@ -86,7 +86,7 @@ class _Signature:
 
 
 def find_tensor_operation(module: DeviceModule, callee: str) -> Replacement | None:
-    """Return what represents an operation on a matrix of the subgroup."""
+    """Return the replacement of a matrix operation; None for another function."""
     line = dict(module.declarations).get(callee)
     name = callee.removeprefix("llvm.nvvm.")
     if line is None or name == callee:
@@ -167,7 +167,7 @@ def _parse_multiply(found: re.Match[str], name: str) -> _Operation | None:
 
 
 def _elements(types: list[str]) -> tuple[str, str, str, str] | None:
-    """Return the elements of a, b, c and d: names give those of d and c, of a and b, or all."""
+    """Return the element types of a, b, c and d; names contain those of d and c, of a and b, of a, or all."""
     match types:
         case [d, a, b, c]:
             return a, b, c, d
@@ -183,7 +183,7 @@ def _elements(types: list[str]) -> tuple[str, str, str, str] | None:
 
 
 def _sizes(operation: _Operation, signature: _Signature) -> tuple[int, ...]:
-    """Return the sizes of the operation as the parameters of the call have them."""
+    """Return the sizes of the operation with the result of the call; empty if its parameters differ in size."""
     ends = [0, *accumulate(size_of(type_)[0] for type_ in signature.parameters)]
     wanted = [0, *accumulate(operation.sizes[:-1])]
     if not set(wanted) <= set(ends) or wanted[-1] != ends[-1]:

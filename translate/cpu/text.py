@@ -1,6 +1,6 @@
-"""LLVM IR text as the rewriting for the CPU sees it: functions, globals, metadata, operands.
+"""A line-based model of LLVM IR text: functions, globals, metadata, operands.
 
-The text is what mlir-translate and opt print: one instruction or one label a line.
+The text has the form that mlir-translate and opt print: one instruction or one label per line.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Function(Struct, frozen=True):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Return the parameters as they stand in the head, attributes and names included."""
+        """Return the parameters as written in the head, with attributes and names."""
         start, end = _parameter_span(self.head)
         return tuple(LLVM_IR.split_list(self.head[start:end]))
 
@@ -88,7 +88,7 @@ class DeviceModule(Struct, frozen=True):
     tail: tuple[str, ...]
 
     def next_metadata_id(self) -> int:
-        """Return the first metadata number that is free."""
+        """Return the first unused metadata number."""
         return next_metadata_number("\n".join(self.tail))
 
 
@@ -120,9 +120,9 @@ def parse_device_module(text: str) -> DeviceModule:
 
 
 def _with_literal_types(lines: list[str]) -> list[str]:
-    """Return the lines with what structures contain in the place of their names, so that each line says its sizes.
+    """Replace the names of structure types by their bodies, so that each line contains the sizes of its types.
 
-    A name that is a number could be that of a value.
+    Numbered types are not replaced, because a value may have the same name.
     """
     bodies = {
         match["name"]: match["body"]
@@ -144,7 +144,7 @@ def _with_literal_types(lines: list[str]) -> list[str]:
 
 
 def _parse_function(name: str, first: str, lines: Iterator[str]) -> Function:
-    """Read a definition; numbered values and labels get names, so that others can stand between."""
+    """Parse a definition. Numbered values and labels get names, so that others can be inserted between them."""
     body: list[str] = []
     for line in lines:
         if line == "}":
@@ -160,7 +160,7 @@ def _parse_function(name: str, first: str, lines: Iterator[str]) -> Function:
 
 
 def _join_lines(body: list[str]) -> tuple[str, ...]:
-    """Put an instruction that is printed on several lines (switch) on one."""
+    """Join the lines of an instruction that is printed on several (switch)."""
     joined: list[str] = []
     depth = 0
     for line in body:
@@ -186,7 +186,7 @@ def _parameter_span(head: str) -> tuple[int, int]:
 
 
 def label_of(line: str) -> str | None:
-    """Return the label that the line defines, as it is written after `%`."""
+    """Return the label that the line defines, as written after `%`; None if it defines none."""
     match = _LABEL.match(line)
     return match[1] if match else None
 
@@ -197,7 +197,7 @@ def symbol(name: str) -> str:
 
 
 def c_string(text: str) -> str:
-    """Return a string of C, its type and its bytes, with no quotes that could be taken for others."""
+    """Return a C string constant, type and bytes. All bytes are escaped, so that the content has no quotes."""
     content = encoded(text)
     spelled = "".join(f"\\{byte:02X}" for byte in content)
     return f'[{len(content) + 1} x i8] c"{spelled}\\00"'
@@ -209,12 +209,12 @@ def references(lines: Iterable[str]) -> frozenset[str]:
 
 
 def callee_name(reference: str) -> str:
-    """Return the name behind `@name`."""
+    """Return the symbol name in `@name`."""
     return name_of(reference[1:])
 
 
 def location_of(module: DeviceModule, line: str) -> str:
-    """Return file:line:column of an instruction that carries debug information."""
+    """Return file:line:column of an instruction; empty without debug information."""
     reference = _LOCATED.search(line)
     if reference is None:
         return ""
@@ -236,7 +236,7 @@ def location_of(module: DeviceModule, line: str) -> str:
 
 
 def without_location(head: str) -> str:
-    """Return the beginning of a declaration without its subprogram."""
+    """Return the head of a declaration without its `!dbg` attachment."""
     return _LOCATION.sub("", head)
 
 

@@ -1,7 +1,7 @@
-"""Variables for a debugger: values in the IR of kernels under the names that they have in the source.
+"""Debug variables of kernels: values of the IR under their names in the MLIR source.
 
-Only for code that is not optimised. Each variable is a place on the stack, as in clang's own -O0, so
-that it is there on every line behind its definition.
+Only for unoptimized code. Each variable has a stack slot, as with clang -O0, so that a debugger can read it on
+every line after its definition.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _INLINED = ir_line("define `head:some` alwaysinline `tail:some`!dbg `node:node` 
 
 
 def with_variables(text: str, device: str, source: str, name: str) -> str:
-    """Give the functions of `text`, as mlir-translate prints it, parameters and local variables.
+    """Add debug variables for parameters and local values to the functions of `text`, as mlir-translate prints it.
 
-    `device` is the module before it was lowered, `source` the file that `name` names in debug
-    information; other files' functions stay without variables.
+    `device` is the device module before its lowering, `source` the text of the file that has the name `name` in
+    debug information. Functions of other files get no variables.
     """
     nodes = {match[1]: match[2] for line in text.splitlines() if (match := _NODE.match(line))}
     lines = concealed(text).splitlines()
@@ -62,7 +62,7 @@ def with_variables(text: str, device: str, source: str, name: str) -> str:
 
 
 def steppable(text: str) -> str:
-    """Keep the functions of a finished module apart, so that each has a frame of its own."""
+    """Replace `alwaysinline` by `noinline` in functions with debug information, so that each has a stack frame."""
     return _INLINED.sub(r"define \g<head> noinline \g<tail>!dbg \g<node> {", text)
 
 
@@ -82,7 +82,10 @@ def _unoptimised(line: str) -> str:
 
 
 class _Frame(Struct):
-    """The variables of one function: their places, and what is stored where."""
+    """The debug variables of one function.
+
+    `start` are the instructions that allocate and declare them, `stores` the stores after each line of the body.
+    """
 
     scope: str
     file: str
@@ -92,7 +95,7 @@ class _Frame(Struct):
 
 
 class _Writer:
-    """Adds variables to one function after the other; types are shared."""
+    """Adds debug variables to functions, which share the nodes of types."""
 
     def __init__(
         self,
@@ -107,7 +110,7 @@ class _Writer:
         self.has_variables = False
 
     def function(self, name: str, head: str, scope: str, body: Sequence[str]) -> list[str]:
-        """Return the lines inside a function, with its variables."""
+        """Return the body of a function with its debug variables added."""
         file, line = (pattern.search(self._nodes[scope]) for pattern in (_FILE, _LINE))
         frame = _Frame(scope, file[1] if file else "null", line[1] if line else "0")
         self._add_parameters(frame, name, head)
@@ -155,7 +158,11 @@ class _Writer:
     def _locals(
         self, scope: str, body: Sequence[str]
     ) -> Iterator[tuple[int, tuple[str, str, str, str]]]:
-        """Yield where a value of the source is complete: line of the body, name, value, type, line."""
+        """Yield the local values that have a name in the source.
+
+        An item is the index of the body line after which the value can be stored, and the value's name in the
+        source, name in the IR, type and line.
+        """
         found: dict[str, tuple[int, tuple[str, str, str, str]]] = {}
         for index, line in enumerate(body):
             match = _DEFINITION.match(line)

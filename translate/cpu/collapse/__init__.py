@@ -1,8 +1,8 @@
-"""CPU kernels in loops over strips or rows of threads, through LLVM's C API.
+"""Collapse the threads of a block into loops of one block function, through LLVM's C API.
 
-After COX (Han et al.) and PoCL: a kernel is cut at barriers and subgroup operations; between them, a
-strip of threads runs in loops over its lanes, which LLVM vectorizes, or a row in a plain loop over its
-threads.
+The transformation follows COX (Han et al.) and PoCL. A kernel is split at barriers and subgroup operations. The
+code between them is executed for a strip of threads by loops over its lanes, which LLVM vectorizes, or for a row
+of threads by a plain loop over its threads.
 """
 
 from mlir_offload.toolchain import load_on_use

@@ -1,4 +1,4 @@
-"""The process in which LLVM collapses the kernels of one module; what ends it is a diagnostic there.
+"""The process that collapses the kernels of one module through LLVM's C API, and reports errors as diagnostics.
 
 usage: python -m mlir_offload.translate.cpu.collapse --library LIBLLVM INPUT.ll -o OUTPUT.ll --kernel NAME...
 """
@@ -58,10 +58,10 @@ def collapse_file(
 
 
 def _with_nodes(text: str) -> str:
-    """Add nodes that must be distinct, which the API cannot make: an access group and an alias scope."""
+    """Add distinct metadata nodes, which the C API cannot create: an access group and an alias scope."""
     number = next_metadata_number(text)
     scopes, scope, domain = range(number + 1, number + 4)
-    # On the first line: errors of LLVM name lines of the text.
+    # On the first line, so that the line numbers in LLVM's errors stay those of the text.
     layout = "" if "target datalayout" in text else f'target datalayout = "{_LAYOUT}" '
     nodes = (
         f"!{GROUP_NODE} = !{{!{number}}}",

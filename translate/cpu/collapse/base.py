@@ -1,4 +1,4 @@
-"""What all writers of a kernel share: its segments, and single instructions of its pieces."""
+"""The base class of the writers of a kernel: it writes segments, and single instructions of pieces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mlir_offload.translate.cpu.collapse.traffic import Traffic
 
 
 class KernelWriter:
-    """Writes one version of a kernel into the function that runs a block, segment after segment."""
+    """Writes one version of a kernel into the block function, segment by segment."""
 
     is_always_masked = False
 
@@ -38,7 +38,7 @@ class KernelWriter:
         block: BlockPlace,
         arguments: Mapping[Value, Value],
     ) -> None:
-        """Take memory for what the pieces need of each other."""
+        """Find the values that cross pieces, and the first pieces of the segments."""
         self.frame = frame
         self.graph = graph
         self.shapes = shapes
@@ -71,7 +71,7 @@ class KernelWriter:
     # Segments -----------------------------------------------------------------------------
 
     def write(self, done: Block) -> Block:
-        """Write the code of all segments; return the block where it begins."""
+        """Write the code of all segments; return its first basic block."""
         segments = [Segment(self, start, number) for number, start in enumerate(self._starts)]
         if sum(len(segment.pieces) for segment in segments) > _MOST_WRITTEN:
             msg = "its code would grow too much"
@@ -96,7 +96,7 @@ class KernelWriter:
         return self._starts.index(start)
 
     def _may_leave_before_barriers(self) -> bool:
-        """Say whether some strips, or some threads of a strip, may not come to a barrier."""
+        """Return whether some threads may exit the kernel before a barrier that others reach."""
         for start in self._starts:
             ends = {
                 p.is_barrier
@@ -108,7 +108,7 @@ class KernelWriter:
         return False
 
     def repeat(self, value: Value) -> Value:
-        """Compute a value again from arguments and ids."""
+        """Return the value of lane 0, rematerialized from kernel arguments and IDs."""
         if not isinstance(value, Instruction):
             return self.slots.scalar(value)
         known = self.slots.known_scalar(value)
@@ -121,7 +121,7 @@ class KernelWriter:
         return known
 
     def label(self, piece: Piece, *, is_masked: bool) -> Block:
-        """Return the block where a piece begins in the current segment."""
+        """Return the first basic block of a piece in the current segment."""
         key = (piece, is_masked)
         found = self._labels.get(key)
         if found is None:
@@ -130,25 +130,25 @@ class KernelWriter:
         return found
 
     def region(self, piece: Piece) -> Region | None:  # noqa: ARG002 (of strips)
-        """Return the region of masked code that the piece belongs to."""
+        """Return the divergent region that contains the piece; None, because only strips have masked code."""
         return None
 
     def set_places(self, places: Value) -> None:
-        """Set where the threads are."""
+        """Set the piece that each lane executes next, by a vector of piece numbers."""
         raise NotImplementedError
 
     def threads_at(self, number: int) -> Value:
-        """Return a vector of i1: which threads are at a piece, or have left the kernel for END."""
+        """Return a vector of i1: the lanes whose next piece has this number; END if they have exited."""
         raise NotImplementedError
 
     def write_pieces(self, pieces: list[Piece]) -> None:
-        """Write the code of pieces, as often as it is needed."""
+        """Write the code of pieces in each form that is needed."""
         raise NotImplementedError
 
     # Instructions -------------------------------------------------------------------------
 
     def scalar(self, instruction: Instruction) -> Value:
-        """Append an instruction for lane 0."""
+        """Append an instruction for lane 0; return its value."""
         name = instruction.callee if instruction.opcode == Opcode.CALL else ""
         if name.startswith(REGISTERS):
             return self.strip.register(name.removeprefix(REGISTERS))
@@ -166,13 +166,13 @@ class KernelWriter:
         return made
 
     def _of_first_lane(self, value: Value) -> Value:
-        """Return the value of lane 0; that of a divergent one, for a comparison that is uniform."""
+        """Return the value of lane 0; compute it if the value is divergent, as an operand of a uniform comparison."""
         if isinstance(value, Instruction) and self.shapes.is_divergent(value):
             return self.scalar(value)
         return self.slots.scalar(value)
 
     def _mark_memory(self, access: Instruction, made: Instruction) -> None:
-        """Mark the copy of a load or a store by the memory that it is in."""
+        """Add alias metadata to a copied load or store: in workgroup memory, or not."""
         if access.opcode not in (Opcode.LOAD, Opcode.STORE):
             return
         address = self.graph.operands[access][access.opcode == Opcode.STORE]
@@ -182,7 +182,7 @@ class KernelWriter:
             self.frame.mark_workgroup(made, is_inside=False)
 
     def lane(self, instruction: Instruction, lane: Value, piece: Piece) -> Value:
-        """Append an instruction for one lane, in a loop over lanes."""
+        """Append an instruction for one lane, in a loop over lanes; return its value."""
         special = self._special(instruction, lane)
         if special is not None:
             return special
@@ -196,7 +196,7 @@ class KernelWriter:
     def can_be_parallel(self, pieces: Iterable[Piece]) -> bool:
         """Return whether a loop over lanes may be marked as parallel.
 
-        In such a loop the vectorizer of LLVM 15 to 22 joins strided accesses to groups. It moves the loads of a group
+        In such a loop the vectorizer of LLVM 15 to 22 joins strided accesses into groups. It moves the loads of a group
         to the first one and the stores to the last one, past accesses of the same lane to the same memory, because
         `canReorderMemAccessesForInterleavedGroups` (llvm/Analysis/VectorUtils.h) uses dependences that
         `LoopAccessInfo::analyzeLoop` does not compute for parallel loops.
@@ -225,7 +225,7 @@ class KernelWriter:
         return stride is None or abs(stride) not in (0, self.frame.module.size_bytes(type_))
 
     def _special(self, instruction: Instruction, lane: Value) -> Value | None:
-        """Append an instruction that is not copied; None for one that is."""
+        """Append the replacement of an instruction that is not cloned; return None for another instruction."""
         if instruction.opcode == Opcode.CALL:
             return self._call(instruction, lane)
         if instruction.opcode == Opcode.EXTRACT_VALUE:
@@ -251,5 +251,6 @@ class KernelWriter:
         return self.frame.b.call(noted, [self.slots.lane(operand) for operand in operands])
 
 
-# Each is written up to four times: coherent and masked, for rows and for other strips.
+# The limit of pieces in all segments. Each is written up to four times: coherent and masked, for
+# strips of rows and for other strips.
 _MOST_WRITTEN = 1500

@@ -1,16 +1,19 @@
-"""Kernels with many barriers: further ones keep the code behind each from reaching all that follow."""
+"""Additional barriers for kernels with many barriers, which limit the size of the segments.
+
+Without them, the segment after a barrier may extend to each of the later barriers.
+"""
 
 from __future__ import annotations
 
 from mlir_offload.translate.cpu.collapse.piece import Graph, Piece
 
-# A kernel with fewer barriers is cut at these alone: each costs a pass over the threads.
+# Kernels with up to this number of barriers get no more, because each costs a loop over the threads.
 _FEW = 16
 _MOST_BEFORE_ONE = 8
 
 
 def add_barriers(graph: Graph) -> None:
-    """Let all threads of a block wait at some places that every thread passes exactly once."""
+    """Add barriers after some of the pieces that every thread executes exactly once."""
     if sum(piece.is_barrier for piece in graph.order) <= _FEW:
         return
     in_loops = set[Piece]().union(*graph.loops.values())

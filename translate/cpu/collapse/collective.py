@@ -1,4 +1,4 @@
-"""Subgroup operations on arrays over lanes: permutations and votes of vectors, else the runtime."""
+"""Subgroup operations of a strip: permutations, reductions and votes of vectors, or calls of the runtime."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mlir_offload.translate.cpu.collapse.frame import Frame
 from mlir_offload.translate.cpu.collapse.place import SUBGROUP
 from mlir_offload.translate.cpu.collapse.slot import Slots
 
-# Of the enum in offload/runtime/cpu_device.h.
+# The enum values of offload/runtime/cpu_device.h.
 _NUMBERS = {
     name: number
     for number, name in enumerate(
@@ -41,12 +41,12 @@ def write_collective(frame: Frame, slots: Slots, call: Instruction, mask: Value 
 
 
 def _operands(slots: Slots, call: Instruction) -> tuple[Value, ...]:
-    """Return the operands behind the context and the number of the call."""
+    """Return the operands after the thread context and the number of the call site."""
     return slots.operands(call)[2:]
 
 
 class _Shuffle:
-    """A shuffle; by a constant distance it is one permutation."""
+    """A shuffle. If the distance is constant, it is a permutation of a vector."""
 
     def __init__(self, frame: Frame, slots: Slots, call: Instruction, mask: Value | None) -> None:
         self._frame = frame
@@ -98,7 +98,7 @@ class _Shuffle:
         return lane - distance if self._way == "up" else lane + distance
 
     def _validity(self, sources: Sequence[int]) -> Value:
-        """Return which lanes' sources are in the part that the limit selects (PTX ISA, shfl.sync)."""
+        """Return a vector of i1: the lanes whose source is in the range of the limit (PTX ISA, shfl.sync)."""
         frame, b = self._frame, self._frame.b
         is_up = self._way == "up"
         limit = self._limit.number
@@ -187,7 +187,7 @@ def _write_reduction(frame: Frame, slots: Slots, call: Instruction) -> None:
 
 
 def _write_general(frame: Frame, slots: Slots, call: Instruction, mask: Value | None) -> None:
-    """Let the runtime compute the results of all lanes, as it does for fibers."""
+    """Append a call of the runtime that computes the results of all lanes, as it does for fibers."""
     members, value, first, second = _general_operands(frame, slots, call)
     b = frame.b
     names = ("members", "value", "first", "second", "result")
@@ -229,7 +229,7 @@ def _general_operands(
 
 
 def _as_bits(frame: Frame, vector: Value, type_: Type) -> Value:
-    """Return a vector of values of up to 64 bits as one of i64."""
+    """Return a vector of values of up to 64 bits as a vector of i64."""
     wide = frame.i64.vector(frame.lanes)
     bits = type_.bits or SUBGROUP
     whole = frame.b.cast(Opcode.BITCAST, vector, frame.context.integer(bits).vector(frame.lanes))
@@ -237,7 +237,7 @@ def _as_bits(frame: Frame, vector: Value, type_: Type) -> Value:
 
 
 def _store_results(frame: Frame, slots: Slots, call: Instruction, results: Value) -> None:
-    """Take values, and predicates from bit 32, out of what the runtime returned."""
+    """Store the results of the runtime: values, and predicates, which are in bit 32."""
     b, lanes = frame.b, frame.lanes
     whole = frame.get_all(frame.i64, results)
 

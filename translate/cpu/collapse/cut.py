@@ -1,4 +1,4 @@
-"""Conditions that change at few threads of a row, such as `i < n`: where they do, and what they are."""
+"""Index-set splitting: split the loop over a row at the threads where conditions such as `i < n` change."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from mlir_offload.translate.cpu.collapse.stretch import Stretch
 
 _LOGIC = (Opcode.AND, Opcode.OR, Opcode.XOR, Opcode.SELECT, Opcode.FREEZE)
 _INDEX_BITS = (32, 64)
-# Each combination of values is a copy of the stretch, which the compiler has to optimize.
+# Each combination of condition values is a copy of the stretch.
 _MOST_CONDITIONS = 2
 _MOST_COPIED = 120
 _EQUAL = (Predicate.EQ, Predicate.NE)
-# Whether they change where both sides are equal, or one behind; all do where the linear side wraps.
+# Predicates that change at the thread for which both sides are equal, or at the next one. Those with
+# an order also change at the thread for which the linear side wraps.
 _CHANGE_AT = frozenset((Predicate.ULT, Predicate.UGE, Predicate.SLT, Predicate.SGE, *_EQUAL))
 _CHANGE_BEHIND = frozenset((Predicate.UGT, Predicate.ULE, Predicate.SGT, Predicate.SLE, *_EQUAL))
 _SIGNED = frozenset((Predicate.SGT, Predicate.SGE, Predicate.SLT, Predicate.SLE))
@@ -30,10 +31,10 @@ _SWAPPED |= {after: before for before, after in _SWAPPED.items()}
 
 
 class Cut:
-    """The conditions of a stretch that change at few threads of a row."""
+    """The branch conditions of a stretch that change at few threads of a row."""
 
     def __init__(self, writer: KernelWriter, stretch: Stretch) -> None:
-        """Find the branches that comparisons of a linear and a uniform value decide."""
+        """Find the conditions that only depend on comparisons of a linear with a uniform value."""
         self._frame = writer.frame
         self._slots = writer.slots
         self._graph = writer.graph
@@ -51,7 +52,7 @@ class Cut:
         self.conditions = list(self._comparisons)[:count]
 
     def _find_comparisons(self, condition: Value, spine: Sequence[Piece]) -> list[Instruction]:
-        """Return the comparisons that a condition depends on, none if it depends on something else too."""
+        """Return the comparisons on which a condition depends; empty if it depends on another divergent value."""
         found: list[Instruction] = []
         work = [condition]
         while work:
@@ -76,10 +77,10 @@ class Cut:
         return strides.index(1)
 
     def change_points(self, width: Value) -> list[Value]:
-        """Append where the conditions may change; return the numbers of the threads.
+        """Append the computation of the threads at which the conditions may change; return their numbers.
 
-        One that is not less than `width` is no change. Exact for all operands: the linear side is thread
-        0's plus the number of the thread, and may begin again at the least number of its type.
+        The number `width` means no change. The result is exact for all operands: the linear side is its value in
+        thread 0 plus the number of the thread, and may wrap to the least number of its type.
         """
         frame, b = self._frame, self._frame.b
         ends: dict[tuple[Value, Value], Value] = {}
@@ -104,7 +105,7 @@ class Cut:
         return [b.select(b.compare(Predicate.ULT, p, width), p, width) for p in ends.values()]
 
     def values_at(self, thread: Value) -> list[Value]:
-        """Append the conditions for a thread."""
+        """Append the computation of the conditions for a thread; return their values."""
         self._slots.begin_lane(thread)
         found = [self._value(condition) for condition in self.conditions]
         self._slots.end_lane()

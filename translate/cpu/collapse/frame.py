@@ -1,4 +1,4 @@
-"""The function that runs a block, as it is written: memory for lanes, loops over lanes."""
+"""The frame of generated code: the block function, its memory, and its loops over lanes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ _FLOATS = (1, 2, 3, 18)
 _BYTE_WIDTHS = (8, 16, 32, 64)
 _VECTOR_ALIGN = 64
 _MOST_BLOCK_BYTES = 1 << 19
-# f32 vectors of AVX-512; with narrower registers LLVM splits them.
+# The number of f32 elements in an AVX-512 register; for narrower registers, LLVM splits the vectors.
 _VECTOR_WIDTH = 16
 _UNROLLED = 16
 
 
 class Frame:
-    """A function under construction; `b` appends to the current block, `entry` to the first one."""
+    """A frame: a block function under construction.
+
+    `b` appends to the current basic block, `entry` to the first one, which contains the allocations.
+    """
 
     def __init__(self, module: Module, function: Function, b: Builder, entry: Builder) -> None:
-        """Begin with an empty entry block."""
+        """Append an empty entry block."""
         self.module = module
         self.context: Context = module.context
         self.function = function
@@ -48,7 +51,7 @@ class Frame:
         entry.go(function.append_block("entry"))
 
     def new_block(self, name: str) -> Block:
-        """Return a new block."""
+        """Append a basic block."""
         return self.function.append_block(name)
 
     def number(self, value: int, type_: Type | None = None) -> Value:
@@ -58,11 +61,11 @@ class Frame:
     # Memory -------------------------------------------------------------------------------
 
     def stored_type(self, type_: Type) -> Type:
-        """Return the type that represents another one in memory."""
+        """Return the type of a value in memory: i8 for i1."""
         return self.i8 if type_ is self.i1 else type_
 
     def has_vectors(self, type_: Type) -> bool:
-        """Say whether an array of the type is laid out as a vector is."""
+        """Return whether an array of the type has the layout of a vector."""
         return (
             type_.kind in _FLOATS
             or type_.kind == TypeKind.POINTER
@@ -71,18 +74,18 @@ class Frame:
         )
 
     def variable(self, type_: Type, name: str) -> Value:
-        """Return memory for one value."""
+        """Allocate memory for one value."""
         return self.entry.alloca(type_, name, align=self.module.alignment(type_))
 
     def array(self, type_: Type, name: str, count: int = 0) -> Value:
-        """Return memory for a value of each lane, or of `count` threads."""
+        """Allocate an array with an element for each lane, or with `count` elements."""
         made = self.stored_type(type_).array(count or self.lanes)
         return self.entry.alloca(made, name, align=_VECTOR_ALIGN)
 
     def block_memory(self, key: object, type_: Type, count: int, name: str) -> Value:
-        """Return memory for the whole block, the same for the same key and count.
+        """Return an array for the whole block; calls with the same key and count return the same array.
 
-        Raises CannotCollapseError if there is too much of it for a stack.
+        Raises CannotCollapseError if the arrays are too large for a stack.
         """
         found = self._for_block.get((key, count))
         if found is None:
@@ -98,7 +101,7 @@ class Frame:
         return self.b.offset(self.stored_type(type_), array, index)
 
     def get(self, type_: Type, array: Value, lane: Value) -> Value:
-        """Return the value of a lane, in a loop over lanes."""
+        """Load the value of a lane, in a loop over lanes."""
         loaded = self.b.load(self.stored_type(type_), self.element(type_, array, lane))
         self._mark_slot(loaded)
         if type_ is self.i1:
@@ -106,12 +109,12 @@ class Frame:
         return loaded
 
     def put(self, value: Value, array: Value, lane: Value) -> None:
-        """Set the value of a lane, in a loop over lanes."""
+        """Store the value of a lane, in a loop over lanes."""
         stored = self.b.cast(Opcode.ZEXT, value, self.i8) if value.type is self.i1 else value
         self._mark_slot(self.b.store(stored, self.element(value.type, array, lane)))
 
     def get_all(self, type_: Type, array: Value) -> Value:
-        """Return the values of all lanes as a vector."""
+        """Load the values of all lanes as a vector."""
         made = self.stored_type(type_).vector(self.lanes)
         loaded = self.b.load(made, array, align=1)
         if type_ is self.i1:
@@ -119,7 +122,7 @@ class Frame:
         return loaded
 
     def put_all(self, vector: Value, array: Value, type_: Type) -> None:
-        """Set the values of all lanes."""
+        """Store the values of all lanes."""
         stored = vector
         if type_ is self.i1:
             stored = self.b.cast(Opcode.ZEXT, vector, self.i8.vector(self.lanes))
@@ -139,12 +142,12 @@ class Frame:
         return self.b.cast(Opcode.BITCAST, mask, self.context.integer(self.lanes))
 
     def any_of(self, mask: Value) -> Value:
-        """Return whether one of a vector of i1 is set."""
+        """Append a test whether an element of a vector of i1 is set."""
         bits = self.bits(mask)
         return self.b.compare(Predicate.NE, bits, bits.type.null)
 
     def all_of(self, mask: Value) -> Value:
-        """Return whether all of a vector of i1 are set."""
+        """Append a test whether all elements of a vector of i1 are set."""
         bits = self.bits(mask)
         return self.b.compare(Predicate.EQ, bits, self.number(-1, bits.type))
 
@@ -155,22 +158,25 @@ class Frame:
     # Loops --------------------------------------------------------------------------------
 
     def mark_parallel(self, access: Instruction) -> None:
-        """Promise that the lanes' accesses do not depend on each other."""
+        """Add the access group of parallel loops: accesses of different lanes do not depend on each other."""
         access.mark(self._group_kind, self._group)
 
     def mark_range(self, load: Instruction, low: int, high: int) -> None:
-        """Promise that a loaded number of 32 bits is at least one number and less than another one."""
+        """Add range metadata to a load of i32: the value is at least `low` and less than `high`."""
         made = self._metadata
         ends = (made.value(self.number(n)) for n in (low, high))
         load.mark(made.kind("range"), made.node(*ends))
 
     def mark_workgroup(self, access: Instruction, *, is_inside: bool) -> None:
-        """Promise that an access is inside of workgroup memory, or that it is not."""
+        """Add alias metadata to an access: it is in workgroup memory, or it is not."""
         kind = "alias.scope" if is_inside else "noalias"
         access.mark(self._metadata.kind(kind), self._workgroup)
 
     def _mark_slot(self, access: Instruction) -> None:
-        """Mark an access of one lane; of a copy between memories LLVM keeps what is known of both."""
+        """Mark the access of one lane to a slot, which is not in workgroup memory.
+
+        If LLVM merges a load and a store into a copy, it keeps only the metadata that both have.
+        """
         self.mark_parallel(access)
         self.mark_workgroup(access, is_inside=False)
 
@@ -183,11 +189,11 @@ class Frame:
         has_calls: bool = False,
         part: tuple[Value, Value] | None = None,
     ) -> None:
-        """Append a loop over lanes; `guard` is an array that tells which lanes run.
+        """Append a loop over lanes (work-item loop).
 
-        `part` is the first lane and the end of those that run; they are at least one.
-
-        With calls of libm LLVM chooses the width of vectors, as it knows which there are.
+        Lanes execute the body if their element of the array `guard` is set. `part` is the first lane and the end
+        of the loop, which executes at least one lane. If it `has_calls` of libm, LLVM chooses the width of vectors,
+        because it knows the vector variants of the functions.
         """
         before = self.b.block
         head, inner, latch, out = (
@@ -214,7 +220,10 @@ class Frame:
         self.b.go(out)
 
     def unroll(self, branch: Instruction) -> None:
-        """Let LLVM unroll the loop that a branch closes, wholly if it runs as often as a tile is wide."""
+        """Add loop metadata to a latch branch: LLVM unrolls the loop by the width of a tile.
+
+        A loop with as many iterations as a tile is wide is unrolled completely.
+        """
         made = self._metadata
         count = made.node(made.text("llvm.loop.unroll.count"), made.value(self.number(_UNROLLED)))
         branch.mark(self._loop_kind, made.distinct_node(count))
@@ -235,7 +244,7 @@ class Frame:
         )
         return made.distinct_node(
             node(text("llvm.loop.mustprogress")),
-            # Not before it is vectorized; afterwards one iteration is left.
+            # Unrolling would prevent vectorization, after which a single iteration is left.
             node(text("llvm.loop.unroll.disable")),
             node(text("llvm.loop.parallel_accesses"), self._group),
             setting("vectorize.enable", self.number(1, self.i1)),

@@ -1,4 +1,4 @@
-"""Instructions of a kernel that a strip of threads does not copy, or that end up as calls."""
+"""Instructions that a loop over lanes does not clone, or that LLVM lowers to calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NATIVE = frozenset(
 
 
 def calls_libm(instruction: Instruction) -> bool:
-    """Return whether an instruction calls a function of the C library, which no vector instruction replaces."""
+    """Return whether an instruction calls a library function for which there is no vector instruction."""
     if instruction.opcode != Opcode.CALL:
         return False
     library, *names = instruction.callee.split(".")
@@ -36,9 +36,9 @@ _UPDATES: dict[int, Opcode] = {
 
 
 def plain_update(b: Builder, update: Instruction, address: Value, operand: Value) -> Value | None:
-    """Read, compute and write without an atomic instruction: one host thread runs the block.
+    """Append an atomic update of workgroup memory as a load, an operation and a store; return the old value.
 
-    Return the old value; None where the update stays atomic.
+    The update need not be atomic, because one worker thread executes the block. Return None if it stays atomic.
     """
     operation = _UPDATES.get(update.update)
     if operation is None:

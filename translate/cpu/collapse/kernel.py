@@ -1,4 +1,4 @@
-"""A kernel collapsed: the choice, the passes before, the function that runs a block."""
+"""Collapse kernels: choose strips or rows, run the preparing passes, write the block function."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from mlir_offload.translate.cpu.collapse.row import RowWriter
 from mlir_offload.translate.cpu.collapse.shape import Geometry, Shapes
 from mlir_offload.translate.cpu.collapse.writer import StripWriter
 
-# After these, loops have one latch, one entry and phis at their exits; nothing is called that could
-# be inlined.
+# After these passes, loops are in simplified form and LCSSA form, and calls that can be inlined are.
 _INLINE = "always-inline,function(sroa,early-cse,simplifycfg)"
 _SIMPLIFY = "instcombine<no-verify-fixpoint>,simplifycfg<no-switch-to-lookup>"
 _PREPARE = (
@@ -44,17 +43,17 @@ _WAITS = "a loop may wait for another thread of the strip"
 _OTHER_AXES = frozenset(("tid.y", "tid.z"))
 _ITEM = ".item"
 _LANES = 32
-# As many as a row of a small block in two dimensions has.
+# The length of a row in a small two-dimensional block.
 _LANES_OF_A_TILE = 16
-# A strip goes through its loops alone; with serial code, which no vectors speed up, a strip of 64 loads
-# more of what lies side by side in memory.
+# Each strip executes the loops of the kernel by itself. Serial code does not gain from vectors, but a
+# strip of 64 threads loads more adjacent memory at a time.
 _LANES_OF_SERIAL_CODE = 64
 _ROWS_OF_ANY_WIDTH = Geometry(LARGEST_BLOCK, is_row=True, is_whole_row=True, is_any_width=True)
 _KEPT_ATTRIBUTES = ("sanitize_address", "sanitize_memory")
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a kernel: whether it was collapsed, and why."""
+    """The result for a kernel: whether it was collapsed over strips, and the reason."""
 
     kernel: str
     is_collapsed: bool
@@ -63,7 +62,7 @@ class Outcome(Struct, frozen=True):
 
 
 class _Code(Enum):
-    """What is written for a kernel: loops over strips of threads, over rows of them, or for both."""
+    """The versions that are written for a kernel: for strips of threads, for rows, or for both."""
 
     STRIPS = "strips"
     STRIPS_AND_ROWS = "strips and rows"
@@ -72,7 +71,10 @@ class _Code(Enum):
 
 
 class _Plan(Struct, frozen=True):
-    """How a kernel is run best, and why; `ROWS_ONLY` if strips cannot run it, `STRIPS` if rows cannot."""
+    """The versions that are written for a kernel, and the reason.
+
+    The code is `ROWS_ONLY` if strips cannot execute the kernel, and `STRIPS` if rows cannot.
+    """
 
     code: _Code
     reason: str
@@ -81,10 +83,10 @@ class _Plan(Struct, frozen=True):
 def collapse_module(
     module: Module, kernels: Sequence[str], lanes: int | None = None
 ) -> list[Outcome]:
-    """Replace `KERNEL.item` by `KERNEL.run` for the kernels that gain by it.
+    """Replace the thread function `KERNEL.item` by the block function `KERNEL.run`, for kernels that permit it.
 
-    A strip has `lanes` threads, 16, 32 or 64, if they are given and no subgroup operation needs 32; with
-    LARGEST_BLOCK each is a row.
+    `lanes` (16, 32 or 64) is the length of strips, unless a subgroup operation requires 32. With LARGEST_BLOCK,
+    kernels with versions for strips and rows are written for rows only.
     """
     run_passes(module, _INLINE)
     waiting = _waiting_functions(module)
@@ -112,7 +114,7 @@ def collapse_module(
 
 
 def _prepare(module: Module, others: Sequence[Function]) -> None:
-    """Bring the chosen kernels into the form that the cut expects."""
+    """Run the preparing passes on all functions except `others`."""
     for function in others:
         function.add_attribute("noinline")
         function.add_attribute("optnone")
@@ -128,7 +130,7 @@ def _line(function: Function) -> int:
 
 
 def _plan(item: Function, module: Module, waiting: frozenset[str]) -> _Plan:
-    """Return how a kernel is written. Raises CannotCollapseError if only fibers can run it."""
+    """Choose the versions of a kernel. Raises CannotCollapseError if only fibers can run it."""
     if any(name in waiting or _needs_fibers(name) for name in _callees(item)):
         msg = "it calls a function that waits for other threads"
         raise CannotCollapseError(msg)
@@ -152,7 +154,7 @@ def _plan(item: Function, module: Module, waiting: frozenset[str]) -> _Plan:
 
 
 def _reason_for_rows(item: Function, graph: Graph, shapes: Shapes) -> str:
-    """Return why a kernel is run by rows that strips can run too; an empty text if strips are faster."""
+    """Return the reason to write a kernel for rows that strips could execute; empty if strips are faster."""
     if item.subprogram:
         return "a debugger stops in the loops over threads"
     if _PRINT in _callees(item):
@@ -175,7 +177,7 @@ def _leaves_early(graph: Graph, shapes: Shapes) -> bool:
 
 
 def _is_shared(graph: Graph, shapes: Shapes, body: set[Piece]) -> bool:
-    """Say whether all threads run a loop equally often."""
+    """Return whether all threads execute the same number of iterations of a loop."""
     return all(
         shapes.is_uniform(condition_of(piece))
         for piece in graph.order
@@ -184,9 +186,9 @@ def _is_shared(graph: Graph, shapes: Shapes, body: set[Piece]) -> bool:
 
 
 def _may_wait(graph: Graph, shapes: Shapes, body: set[Piece]) -> bool:
-    """Say whether threads leave a loop at different times that takes a lock or reads a flag.
+    """Return whether a loop with a divergent exit may take a lock or wait for a flag.
 
-    In masked code the others of the strip would never run the code that ends the wait.
+    In masked code, the threads of the strip that have left the loop would never execute the code that ends the wait.
     """
     return not _is_shared(graph, shapes, body) and any(
         instruction.opcode == Opcode.CMPXCHG
@@ -212,7 +214,7 @@ def _has_nested_branches(graph: Graph, shapes: Shapes) -> bool:
 
 
 def _callees(function: Function) -> set[str]:
-    """Return the functions that a function calls, an empty name for one that is not known."""
+    """Return the names of the functions that a function calls; the name is empty for an indirect call."""
     return {
         instruction.callee
         for block in function.blocks
@@ -222,14 +224,14 @@ def _callees(function: Function) -> set[str]:
 
 
 def _needs_fibers(name: str) -> bool:
-    """Say whether a function of the runtime, or of another file, waits for other threads."""
+    """Return whether a function of the runtime or of another file synchronizes with other threads."""
     if name.startswith(_WAITING_ELSEWHERE):
         return True
     return name.startswith("mo_cpu_") and name not in _PLAIN_RUNTIME
 
 
 def _waiting_functions(module: Module) -> frozenset[str]:
-    """Return the functions, kernels aside, that wait for other threads; an unknown one may."""
+    """Return the functions, except kernels, that may synchronize with other threads; indirect calls may."""
     calls = {
         function.name: _callees(function)
         for function in module.functions
@@ -272,7 +274,7 @@ def _collapse(module: Module, kernel: str, plan: _Plan, lanes: int | None) -> Ou
 
 
 def _delete(module: Module, kernel: str) -> None:
-    """Remove what could not be written to its end."""
+    """Delete the incomplete functions of a kernel."""
     for name in ("run", "rest"):
         left = module.function(f"{kernel}.{name}")
         if left is not None:
@@ -290,7 +292,7 @@ def _write_run(module: Module, kernel: str, item: Function, lanes: int | None, c
         others = Geometry(strips[-1].lanes, is_row=False)
         _write_function(module, name, item, graph, [*strips, others])
         return
-    # Apart, where it does not take registers from the code of strips.
+    # In a separate function, the code for rows does not take registers from the code for strips.
     rest = _write_function(module, f"{kernel}.rest", item, graph, [_ROWS_OF_ANY_WIDTH])
     rest.add_attribute("noinline")
     _write_function(module, name, item, graph, strips, rest)
@@ -304,7 +306,7 @@ def _write_function(
     geometries: Sequence[Geometry],
     others: Function | None = None,
 ) -> Function:
-    """Write a function that runs a block; `others` runs those that are not made of strips."""
+    """Write a block function; it calls `others` for blocks whose rows are not divisible into strips."""
     context = module.context
     type_ = context.function_type(context.void, [context.pointer, context.pointer])
     run = module.declare(name, type_)
@@ -346,9 +348,9 @@ def _write_function(
 
 
 def _mark_lines(b: Builder, graph: Graph) -> None:
-    """Append an instruction for each line of the kernel, where gdb stops once for each block.
+    """Append an instruction for each line of the kernel, at which gdb stops once for each block.
 
-    The code behind has several copies of a line, of which gdb would find one that may not run.
+    The code of the segments has several copies of a line; gdb would stop at one that may not run.
     """
     library, seen = b.context.library, set[int]()
     for piece in graph.order:
@@ -361,7 +363,7 @@ def _mark_lines(b: Builder, graph: Graph) -> None:
 
 
 def _strips(graph: Graph, lanes: int | None) -> tuple[Geometry, ...]:
-    """Return the ways to put rows of threads into strips, in the order of preference."""
+    """Return the geometries that divide rows into strips, in the order of preference."""
     if any(piece.collective is not None for piece in graph.order):
         return (Geometry(SUBGROUP, is_row=True),)
     if lanes not in (None, LARGEST_BLOCK):

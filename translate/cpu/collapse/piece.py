@@ -1,4 +1,4 @@
-"""A kernel cut into pieces: basic blocks without barriers, subgroup operations and serial calls inside."""
+"""The control-flow graph of pieces: basic blocks split at barriers, subgroup operations and serial instructions."""
 
 from __future__ import annotations
 
@@ -30,23 +30,24 @@ _ADDRESS_OPCODES = (Opcode.GEP, Opcode.SEXT, Opcode.ZEXT)
 
 
 class CannotCollapseError(Exception):
-    """Why a kernel cannot be collapsed."""
+    """A kernel cannot be collapsed; the message is the reason."""
 
 
 def is_meeting(name: str) -> bool:
-    """Say whether a function is a barrier or a subgroup operation."""
+    """Return whether a function is a barrier or a subgroup operation."""
     return name.startswith((BARRIER, *_COLLECTIVES))
 
 
 class Piece:
-    """Instructions that a strip of threads runs without meeting others.
+    """A piece: a part of a basic block in which the threads of a strip do not synchronize.
 
-    A piece that is a barrier ends with it, and knows the string that says where it is; one that is a subgroup operation consists of it, and a serial
-    one of an instruction for one lane after the other and its addresses.
+    A barrier is at the end of its piece, and `place` is the string with its source location. A subgroup operation
+    is the only instruction of its piece. A serial piece contains one instruction that the lanes must execute one
+    after the other, and the computation of its addresses.
     """
 
     def __init__(self, number: int) -> None:
-        """Make an empty piece."""
+        """Create an empty piece."""
         self.number = number
         self.phis: list[Instruction] = []
         self.instructions: list[Instruction] = []
@@ -64,27 +65,27 @@ class Piece:
 
     @property
     def can_end_with_a_barrier(self) -> bool:
-        """Say whether it is not a barrier, a subgroup operation or a serial instruction, nor the end."""
+        """Return whether the piece has successors and no barrier, subgroup operation or serial instruction."""
         return bool(self.successors) and not (self.is_barrier or self.collective or self.is_serial)
 
     @property
     def condition(self) -> Instruction | None:
-        """Return the terminator if it has a choice."""
+        """Return the terminator if there are several successors; otherwise None."""
         return self.terminator if len(self.successors) > 1 else None
 
     @property
     def serial(self) -> Instruction | None:
-        """Return the instruction that the lanes must run one after the other."""
+        """Return the instruction that the lanes must execute one after the other; None if there is none."""
         return self.instructions[-1] if self.is_serial else None
 
     @property
     def has_effect(self) -> bool:
-        """Say whether the piece itself does anything but jump."""
+        """Return whether the piece contains more than its terminator."""
         return bool(self.phis or self.instructions or self.collective)
 
 
 def condition_of(piece: Piece) -> Value:
-    """Return what the branch at the end of a piece depends on."""
+    """Return the condition of the branch at the end of a piece."""
     if piece.terminator is None:
         msg = f"{piece} has no branch"
         raise ValueError(msg)
@@ -93,10 +94,10 @@ def condition_of(piece: Piece) -> Value:
 
 
 class Graph:
-    """The pieces of a kernel in topological order, back edges of loops apart."""
+    """The pieces of a kernel; `order` is topological except for back edges of loops."""
 
     def __init__(self, function: Function) -> None:
-        """Cut the function. Raises CannotCollapseError for what the cut does not handle."""
+        """Split a function into pieces. Raises CannotCollapseError for unsupported instructions and loops."""
         self.pieces: list[Piece] = []
         self.home: dict[Value, Piece] = {}
         self.incoming: dict[Instruction, list[tuple[Piece, Value]]] = {}
@@ -106,14 +107,14 @@ class Graph:
         self.find_order()
 
     def find_order(self) -> None:
-        """Find the order of the pieces, also after a change."""
+        """Compute the order of the pieces; required after each change of the graph."""
         for name in ("dominators", "post_dominators", "loops"):
             self.__dict__.pop(name, None)
         self.order = self._topological_order()
         self.position = {piece: number for number, piece in enumerate(self.order)}
 
     def wait_behind(self, piece: Piece) -> None:
-        """Let the threads wait for each other before they go on from a piece."""
+        """Insert a barrier at the end of a piece."""
         made = self._new_piece()
         made.terminator, piece.terminator = piece.terminator, None
         made.successors, made.predecessors = piece.successors, [piece]
@@ -174,7 +175,7 @@ class Graph:
                 successor.predecessors.append(piece)
 
     def _add(self, piece: Piece, instruction: Instruction) -> Piece:
-        """Add an instruction; return the piece that the next one goes to."""
+        """Add an instruction; return the piece of the next instruction."""
         opcode = instruction.opcode
         if opcode == Opcode.PHI:
             piece.phis.append(instruction)
@@ -229,9 +230,9 @@ class Graph:
         return self._following(own)
 
     def _own_addresses(self, piece: Piece, instruction: Instruction) -> list[Instruction]:
-        """Take out of a piece the address computations that only a serial instruction needs.
+        """Remove from a piece the address computations that only a serial instruction uses; return them.
 
-        An index of 32 bits waits in less memory than an address, and one that is loaded in none.
+        The slot of a 32-bit index takes less memory than that of an address, and a loaded index takes none.
         """
         moved: list[Instruction] = []
         wanted: tuple[Value, ...] = self.operands[instruction]
@@ -256,29 +257,26 @@ class Graph:
 
     @cached_property
     def dominators(self) -> dict[Piece, set[Piece]]:
-        """Return for each piece those that every way to it passes, itself included."""
+        """Return the dominators of each piece, which include the piece."""
         return _dominators(
             self.pieces, [self.entry], lambda p: p.predecessors, lambda p: p.successors
         )
 
     @cached_property
     def post_dominators(self) -> dict[Piece, set[Piece]]:
-        """Return for each piece those that every way from it passes, itself included."""
+        """Return the post-dominators of each piece, which include the piece."""
         ends = [piece for piece in self.pieces if not piece.successors]
         return _dominators(self.pieces, ends, lambda p: p.successors, lambda p: p.predecessors)
 
     def join_of(self, pieces: Iterable[Piece]) -> Piece | None:
-        """Return the first piece that all ways from some pieces pass, None for the end of the kernel."""
+        """Return the nearest common post-dominator of some pieces; None for the end of the kernel."""
         sets = [self.post_dominators[piece] - {piece} for piece in pieces]
         common = set.intersection(*sets)
         return max(common, key=lambda p: len(self.post_dominators[p])) if common else None
 
     @cached_property
     def loops(self) -> dict[Piece, set[Piece]]:
-        """Return the pieces of each natural loop by its header.
-
-        Raises CannotCollapseError for a loop with several entries.
-        """
+        """Return the pieces of each natural loop by its header."""
         found: dict[Piece, set[Piece]] = {}
         for piece in self.pieces:
             for header in piece.successors:
@@ -293,14 +291,17 @@ class Graph:
         return found
 
     def reach(self, starts: Iterable[Piece], *, until: Piece | None = None) -> set[Piece]:
-        """Return the pieces that are reached from some, themselves included, up to another."""
+        """Return the pieces that can be reached from `starts`, which are included, without passing `until`."""
         return _reached(
             [piece for piece in starts if piece is not until],
             lambda piece: [next_ for next_ in piece.successors if next_ is not until],
         )
 
     def _topological_order(self) -> list[Piece]:
-        """Order the pieces so that a loop is left when all of it has run."""
+        """Return a topological order in which the exits of a loop follow all of its pieces.
+
+        Raises CannotCollapseError for a loop with several entries.
+        """
         before: dict[Piece, int] = dict.fromkeys(self.pieces, 0)
         edges: dict[Piece, set[Piece]] = {
             piece: {
@@ -333,7 +334,7 @@ class Graph:
 
 
 def _late_loads(piece: Piece) -> set[Instruction]:
-    """Return the loads that may run at the end of a piece: nothing behind them writes memory."""
+    """Return the loads that may move to the end of a piece, because no store follows them."""
     found: set[Instruction] = set()
     for instruction in reversed(piece.instructions):
         if instruction.opcode == Opcode.STORE:
@@ -346,7 +347,7 @@ def _late_loads(piece: Piece) -> set[Instruction]:
 
 
 def _is_supported(opcode: int) -> bool:
-    # Terminators other than br and ret, and operations on exceptions, variable arguments and tokens.
+    # LLVMOpcode: terminators other than br and ret; exceptions, variable arguments and tokens.
     return opcode not in {3, 4, 5, 6, 34, 47, 58, 59, 60, 61, 62, 63, 64, 65, 67}
 
 

@@ -1,4 +1,4 @@
-"""Where a strip is: the launch, the block, its threads; and the registers that tell it."""
+"""Places: the position of a block and of a strip in the launch, and the special registers with their IDs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUBGROUP_BITS = 5
 
 
 class BlockPlace:
-    """What all threads of a block share, loaded where the function begins."""
+    """The place of a block: sizes, block ID and workgroup memory, loaded at the start of the block function."""
 
     def __init__(self, frame: Frame, block: Value) -> None:
         """Load the fields of the block's mo_thread_context."""
@@ -43,7 +43,7 @@ class BlockPlace:
         self.registers |= {name: frame.number(value) for name, value in fixed.items()}
 
     def is_made_of(self, geometry: Geometry) -> Value:
-        """Return whether the rows of the block are made of whole strips."""
+        """Append a test whether the geometry divides the rows of the block into whole strips."""
         frame, width = self._frame, self.registers["ntid.x"]
         if geometry.is_whole_row:
             return frame.b.compare(Predicate.EQ, width, frame.number(geometry.lanes))
@@ -57,7 +57,7 @@ class BlockPlace:
     def _load(self, type_: Type, offset: int, *, is_size: bool = False) -> Value:
         loaded = self._frame.b.load(type_, self._at(self.block, offset), align=4)
         if is_size:
-            # Which lets 32-bit ids be widened without a check for overflow.
+            # Because of the range, LLVM can widen 32-bit IDs without an overflow check.
             self._frame.mark_range(loaded, 1, LARGEST_BLOCK + 1)
         return loaded
 
@@ -67,17 +67,17 @@ class BlockPlace:
         frame.b.store(value, self._at(self.item, offset), align=8)
 
     def set_thread(self, x: Value, y: Value, z: Value, linear: Value) -> None:
-        """Let the item that is passed to functions be a thread."""
+        """Store the IDs of a thread in the thread context that is passed to called functions."""
         for number, value in enumerate((x, y, z)):
             self._frame.b.store(value, self._at(self.item, 4 * number), align=4)
         self._frame.b.store(linear, self._at(self.item, _LINEAR), align=4)
 
 
 class StripPlace:
-    """The threads of the current strip."""
+    """The place of the current strip: its number in the block, and the IDs of its threads."""
 
     def __init__(self, frame: Frame, block: BlockPlace, geometry: Geometry) -> None:
-        """Take memory for the ids of threads that are not in a row."""
+        """Allocate the position, and arrays for thread IDs if strips are not parts of rows."""
         self._frame = frame
         self._block = block
         self._geometry = geometry
@@ -110,12 +110,12 @@ class StripPlace:
 
     @property
     def strip(self) -> Value:
-        """Return the number of the strip."""
+        """Return the number of the strip in its block."""
         return self._now("strip")
 
     @property
     def first(self) -> Value:
-        """Return the number of the first thread in its block."""
+        """Return the linear ID of the first thread in the block."""
         frame = self._frame
         return frame.b.binary(Opcode.MUL, self.strip, self._width)
 
@@ -127,7 +127,7 @@ class StripPlace:
 
     @property
     def has_more(self) -> Value:
-        """Return whether the block has threads behind the strip."""
+        """Append a test whether the block has threads after the strip."""
         frame, registers = self._frame, self._block.registers
         if self._geometry.is_any_width:
             following = frame.b.binary(Opcode.ADD, self.strip, frame.number(1))
@@ -142,7 +142,7 @@ class StripPlace:
         return self._frame.b.load(self._frame.i32, self._at[name])
 
     def find_threads(self) -> None:
-        """Compute the ids of the threads of the strip where these are divergent."""
+        """Compute the thread IDs of the strip if they are divergent."""
         if self._geometry.is_row:
             return
         frame = self._frame
@@ -158,7 +158,7 @@ class StripPlace:
         frame.put(b.binary(Opcode.UDIV, row, height), self._arrays["z"], lane)
 
     def exists(self) -> Value:
-        """Return a vector of i1: which threads of the strip exist."""
+        """Return a vector of i1: the lanes whose thread exists."""
         frame, b = self._frame, self._frame.b
         lanes = self._geometry.lanes
         numbers = b.binary(
@@ -167,12 +167,12 @@ class StripPlace:
         return b.compare(Predicate.ULT, numbers, b.splat(self._block.threads, lanes))
 
     def linear(self, lane: Value) -> Value:
-        """Return the number of a thread in its block, in a loop over lanes."""
+        """Return the linear ID of a thread in the block, in a loop over lanes."""
         b = self._frame.b
         return b.binary(Opcode.ADD, self.first, b.cast(Opcode.TRUNC, lane, self._frame.i32))
 
     def id_of(self, axis: str, lane: Value) -> Value:
-        """Return a thread's id, in a loop over lanes."""
+        """Return the ID of a thread on an axis, in a loop over lanes."""
         frame, b = self._frame, self._frame.b
         if not self._geometry.is_row:
             return frame.get(frame.i32, self._arrays[axis], lane)
@@ -182,7 +182,7 @@ class StripPlace:
         return b.binary(Opcode.ADD, now, b.cast(Opcode.TRUNC, lane, frame.i32))
 
     def register(self, name: str) -> Value:
-        """Return a register of lane 0 that is uniform or linear."""
+        """Return a uniform or linear special register of lane 0."""
         frame, b = self._frame, self._frame.b
         if name.startswith("tid."):
             return self._now(name[-1])
@@ -197,7 +197,7 @@ class StripPlace:
         return found
 
     def lane_register(self, name: str, lane: Value) -> Value:
-        """Return a divergent register, in a loop over lanes."""
+        """Return a special register of a lane, in a loop over lanes."""
         if name.startswith("tid."):
             return self.id_of(name[-1], lane)
         frame, b = self._frame, self._frame.b

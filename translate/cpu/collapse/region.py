@@ -1,4 +1,4 @@
-"""Where the threads of a strip may be at different places: the regions under divergent branches."""
+"""Regions: the pieces that depend on a divergent branch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mlir_offload.translate.cpu.collapse.piece import Graph, Piece
 
 
 class Region(Struct, frozen=True, eq=False):
-    """Pieces that only some threads of a strip may run, and where all meet again.
+    """A region: the pieces from a divergent branch to its immediate post-dominator, the `join`.
 
-    `join` is None for the end of the kernel.
+    Only some threads of a strip may execute them. `join` is None for the end of the kernel.
     """
 
     pieces: frozenset[Piece]
@@ -20,20 +20,20 @@ class Region(Struct, frozen=True, eq=False):
 
 
 def region_of(graph: Graph, branch: Piece) -> Region:
-    """Return the region under a divergent branch."""
+    """Return the region of a divergent branch."""
     join = graph.join_of([branch])
     return Region(frozenset(graph.reach(branch.successors, until=join)), join)
 
 
 def whole_kernel(graph: Graph) -> Region:
-    """Return the region of a kernel in which some threads of a strip may not exist."""
+    """Return the region of a whole kernel, for strips in which some threads may not exist."""
     return Region(frozenset(graph.pieces), None)
 
 
 def beyond_barriers(graph: Graph, region: Region) -> Region:
-    """Return the region; one with a barrier reaches to the end of the kernel.
+    """Return a region without barriers unchanged; extend another one to the end of the kernel.
 
-    Some of its threads wait there while others go on behind it.
+    Some threads wait at the barrier while others continue after the join.
     """
     if region.join is None or not any(piece.is_barrier for piece in region.pieces):
         return region
@@ -41,7 +41,7 @@ def beyond_barriers(graph: Graph, region: Region) -> Region:
 
 
 def merge_regions(graph: Graph, regions: Sequence[Region]) -> list[Region]:
-    """Return disjoint regions that contain the given ones."""
+    """Return disjoint regions that cover the given ones."""
     merged: list[Region] = []
     for region in sorted(regions, key=lambda r: -len(r.pieces)):
         found = region
@@ -64,7 +64,7 @@ def _union(graph: Graph, regions: Sequence[Region]) -> Region:
 
 
 def divergent_joins(graph: Graph, branch: Piece, region: Region) -> Iterator[Piece]:
-    """Return the pieces whose phis depend on the way that a thread took from the branch."""
+    """Yield the pieces whose phis are divergent, because they depend on the path of a thread from the branch."""
     ways = [
         {*graph.reach([after], until=region.join), *_only(region.join)}
         for after in branch.successors
@@ -74,7 +74,7 @@ def divergent_joins(graph: Graph, branch: Piece, region: Region) -> Iterator[Pie
         if piece in common and piece.phis and _forward_predecessors(graph, piece) > 1:
             yield piece
     for header, body in graph.loops.items():
-        # Threads leave the loop in different iterations.
+        # Threads exit the loop in different iterations (temporal divergence).
         if branch in body and (header in region.pieces or header is branch):
             yield from (
                 after

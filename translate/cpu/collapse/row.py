@@ -1,4 +1,4 @@
-"""A kernel's pieces written for rows of threads: plain loops over the threads, with branches inside."""
+"""The writer for rows of threads: plain loops over the threads, with branches inside."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mlir_offload.translate.cpu.collapse.traffic import Traffic
 
 
 class RowWriter(KernelWriter):
-    """Writes a kernel for rows in x, each a strip of any number of threads.
+    """Writes a kernel for rows of any length (`Geometry.is_any_width`).
 
-    A stretch is one loop over the threads of the row, which takes the branches of a thread as they are.
+    Each stretch is one loop over the threads of the row. Divergent branches are branches in the body of the loop.
     """
 
     def _make_traffic(self) -> Traffic:
@@ -42,7 +42,7 @@ class RowWriter(KernelWriter):
         )
 
     def _memory(self, value: Value) -> Value:
-        """Return the memory of a value of the row, that for all of the block if it waits at a barrier."""
+        """Return the slot of a divergent value; if it is live across a barrier, each row has its own slot."""
         frame, group = self.frame, self._sharing.group(value)
         memory = frame.block_memory((group, True), value.type, LARGEST_BLOCK, "slot")
         is_waiting = not self._waiting.isdisjoint(group)
@@ -76,7 +76,7 @@ class RowWriter(KernelWriter):
         self._leave(last)
 
     def _write_shared(self, stretch: Stretch) -> None:
-        """Append what is computed once for all threads of the row, before the loop over them."""
+        """Append the uniform and linear values, which are computed once, before the loop over the threads."""
         slots, shapes = self.slots, self.shapes
         if stretch.entry in stretch.spine:
             for phi in stretch.entry.phis:
@@ -103,7 +103,7 @@ class RowWriter(KernelWriter):
             b.jump(self._target(next(iter(piece.successors), None)))
 
     def _copied(self, piece: Piece, after: Piece) -> Block:
-        """Return where a piece begins, or what copies values to its phis before."""
+        """Return the target of an edge: the piece, or a basic block that first copies values to its phis."""
         frame, slots, target = self.frame, self.slots, self.label(after, is_masked=False)
         copies = self._edges(piece, after, are_copies=True)
         if not copies:
@@ -125,9 +125,10 @@ class RowWriter(KernelWriter):
     def _edges(
         self, piece: Piece, after: Piece, *, are_copies: bool = False
     ) -> list[tuple[Instruction, Value]]:
-        """Return phis with what the loop over threads brings to them, or what is copied behind it.
+        """Return the phis of an edge with the values that the loop over threads stores to them.
 
-        Where all threads go one of two ways, what the other one brings must not be written.
+        After a uniform branch, values of the edge that is not taken must not be stored. Divergent phis then get
+        copies after the loop, which are returned if `are_copies`.
         """
         return [
             (phi, value)
@@ -137,16 +138,16 @@ class RowWriter(KernelWriter):
         ]
 
     def _is_choice(self, piece: Piece) -> bool:
-        """Say whether all threads of a row go one of two ways behind a piece."""
+        """Return whether a piece ends with a branch that is taken once for all threads of a row."""
         return len(piece.successors) > 1 and piece not in self._stretch_of[piece].core_of
 
     def _row(self) -> tuple[Value, Value]:
-        """Return the first thread of a row and the end."""
+        """Return the range of the threads of a row: the first thread, and the end."""
         frame, size = self.frame, self.block.registers["ntid.x"]
         return frame.number(0, frame.i64), frame.b.cast(Opcode.ZEXT, size, frame.i64)
 
     def _run(self, stretch: Stretch, loop: ThreadLoop) -> None:
-        """Append the loops: for each part of the row in which some conditions do not change, one."""
+        """Append a loop for each part of the row, or for the whole row if no condition splits it."""
         frame, b = self.frame, self.frame.b
         zero, width = self._row()
         cut = Cut(self, stretch)
@@ -166,7 +167,7 @@ class RowWriter(KernelWriter):
         values = cut.values_at(begin)
 
         def choose(known: Mapping[Value, bool]) -> None:
-            """Append a loop for each combination of values that conditions can have in a part."""
+            """Append a version of the loop for each combination of condition values (loop unswitching)."""
             if len(known) == len(values):
                 loop.write(known, (begin, end))
                 b.jump(next_)

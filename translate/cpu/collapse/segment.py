@@ -1,4 +1,4 @@
-"""The code from one barrier to the next: a loop over the strips of the block."""
+"""Segments: the code from one barrier to the next ones, as a loop over the strips of the block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ END = -1
 
 
 class Writer(Protocol):
-    """What writes the pieces of a kernel."""
+    """The writer of the pieces of a kernel."""
 
     frame: Frame
     graph: Graph
@@ -35,32 +35,32 @@ class Writer(Protocol):
     has_assertions: bool
 
     def label(self, piece: Piece, *, is_masked: bool) -> Block:
-        """Return the block where a piece begins in the current segment."""
+        """Return the first basic block of a piece in the current segment."""
 
     def region(self, piece: Piece) -> Region | None:
-        """Return the region that the piece belongs to."""
+        """Return the region that contains the piece; None if there is none."""
 
     def segment_number(self, start: Piece) -> int:
         """Return the number of the segment that begins at a piece."""
 
     def threads_at(self, number: int) -> Value:
-        """Return a vector of i1: which threads are at a piece, or have left the kernel for END."""
+        """Return a vector of i1: the lanes whose next piece has this number; END if they have exited."""
 
     def set_places(self, places: Value) -> None:
-        """Set where the threads are."""
+        """Set the piece that each lane executes next, by a vector of piece numbers."""
 
     def write_pieces(self, pieces: list[Piece]) -> None:
-        """Write the code of pieces, as often as it is needed."""
+        """Write the code of pieces in each form that is needed."""
 
     def repeat(self, value: Value) -> Value:
-        """Compute a value again from arguments and ids."""
+        """Return the value of lane 0, rematerialized from kernel arguments and IDs."""
 
 
 class Crossing:
-    """What waits at barriers, for all strips of the block."""
+    """The state of all strips of the block at barriers: live values, masks, and the number of the next segment."""
 
     def __init__(self, writer: Writer) -> None:
-        """Take no memory yet."""
+        """Allocate the number of the next segment; other memory is allocated on first use."""
         self._writer = writer
         frame = writer.frame
         self.next = frame.variable(frame.i32, "next")
@@ -68,7 +68,7 @@ class Crossing:
 
     @property
     def mask_type(self) -> Type:
-        """Return the type of a bit for each lane; rows have one for all."""
+        """Return the type of a mask: a bit for each lane; for a row, an i8 that is 0 or not."""
         geometry = self._writer.geometry
         return self._writer.frame.context.integer(8 if geometry.is_any_width else geometry.lanes)
 
@@ -77,7 +77,7 @@ class Crossing:
         return LARGEST_BLOCK if geometry.is_any_width else LARGEST_BLOCK // geometry.lanes
 
     def mask_address(self) -> Value:
-        """Return where the mask of the current strip is."""
+        """Return the address of the mask of the current strip."""
         frame = self._writer.frame
         if self._masks is None:
             made = self.mask_type.array(self._strips())
@@ -85,7 +85,7 @@ class Crossing:
         return frame.b.offset(self.mask_type, self._masks, self._writer.strip.strip)
 
     def address(self, value: Value) -> Value:
-        """Return where a value of the current strip waits."""
+        """Return the address of a value of the current strip that is live across a barrier."""
         writer, frame = self._writer, self._writer.frame
         is_divergent = writer.shapes.is_divergent(value)
         count = LARGEST_BLOCK if is_divergent else self._strips()
@@ -95,10 +95,10 @@ class Crossing:
 
 
 class Segment:
-    """One loop over strips, from a barrier (or the begin of the kernel) to the next ones."""
+    """A segment (PoCL: parallel region): one loop over strips, from a barrier or the kernel entry to the next barriers."""
 
     def __init__(self, writer: Writer, start: Piece, number: int) -> None:
-        """Find the pieces that run before the next barrier."""
+        """Find the pieces up to the next barriers."""
         self._writer = writer
         self.start = start
         self.number = number
@@ -135,7 +135,7 @@ class Segment:
         self._go_on(begins, done)
 
     def _enter(self) -> None:
-        """Append what brings a strip to the start of the segment."""
+        """Append the entry of a strip: skip it if no thread waits, restore its values, jump to the first piece."""
         writer, frame, b = self._writer, self._writer.frame, self._writer.frame.b
         places: Value | None = None
         if self.number and writer.has_masks:
@@ -167,7 +167,7 @@ class Segment:
         b.jump(writer.label(self.start, is_masked=True))
 
     def _restore(self) -> None:
-        """Bring back what waits at the barrier."""
+        """Restore or rematerialize the values that are live across the barrier."""
         writer, b = self._writer, self._writer.frame.b
         writer.slots.begin()
         for value in writer.traffic.live(self.start):
@@ -183,7 +183,7 @@ class Segment:
                 b.store(loaded, writer.slots.slot(value))
 
     def _save(self, start: Piece) -> None:
-        """Let values wait for the segment that begins at a piece."""
+        """Save the values that are live at the start of a segment."""
         writer, b = self._writer, self._writer.frame.b
         writer.slots.begin()
         for value in writer.traffic.live(start):
@@ -201,13 +201,13 @@ class Segment:
     # Ends of strips -----------------------------------------------------------------------
 
     def arrival(self, start: Piece) -> Block:
-        """Return where coherent code goes that reaches a barrier."""
+        """Return the basic block to which coherent code jumps at a barrier; `start` is the piece after it."""
         if start not in self._arrivals:
             self._arrivals[start] = self._writer.frame.new_block("arrive")
         return self._arrivals[start]
 
     def after_region(self, region: Region | None) -> Block:
-        """Return where masked code goes behind a region."""
+        """Return the basic block to which masked code jumps after a region."""
         join = region.join if region is not None else None
         if join is None or join not in self.pieces:
             if self._apart is None:
@@ -233,7 +233,7 @@ class Segment:
         b.jump(self._step)
 
     def _write_apart(self) -> None:
-        """Append the end of a strip whose threads are not all at the same place."""
+        """Append the end of a strip in masked code, whose threads have exited or wait at a barrier."""
         writer, frame, b = self._writer, self._writer.frame, self._writer.frame.b
         gone = writer.threads_at(END)
         rest = frame.new_block("strip.waits")
@@ -255,7 +255,7 @@ class Segment:
         self._disagree(self._first_place(at), self._first_place(reversed(at)))
 
     def _agree_on(self, start: Piece) -> None:
-        """Append the check that the strips wait at one barrier, and go to the next strip."""
+        """Append a check that all strips wait at the same barrier, and the jump to the next strip."""
         writer, frame, b = self._writer, self._writer.frame, self._writer.frame.b
         number = writer.segment_number(start)
         if len(set(self._exits)) > 1:
@@ -276,14 +276,14 @@ class Segment:
         b.jump(self._step)
 
     def _first_place(self, places: Iterable[tuple[Value, Value]]) -> Value:
-        """Append the choice of the first place for which a condition holds."""
+        """Append a selection of the first source location whose condition holds."""
         found = self._writer.frame.pointer.null
         for condition, place in reversed(tuple(places)):
             found = self._writer.frame.b.select(condition, place, found)
         return found
 
     def _disagree(self, first: Value, second: Value) -> None:
-        """Append the end of the program: threads wait at barriers of two places."""
+        """Append a fatal error: threads wait at barriers with two source locations."""
         writer, frame, b = self._writer, self._writer.frame, self._writer.frame.b
         context = frame.context
         type_ = context.function_type(context.void, [frame.pointer] * 3)

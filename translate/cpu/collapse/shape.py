@@ -1,4 +1,4 @@
-"""Values of a strip of threads: one for all, linear in the lane, or divergent."""
+"""Divergence analysis: which values are uniform, linear in the lane, or divergent in a strip."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from mlir_offload.translate.cpu.collapse.region import (
 
 
 class Shape(Struct, frozen=True):
-    """How a value differs between the lanes of a strip.
+    """The shape of a value: how it differs between the lanes of a strip.
 
-    Lane `l` has the value of lane 0 plus `l * stride`, in bytes for a pointer; a divergent value has
-    no stride. The value of lane 0 of an `is_aligned` one is a multiple of the number of lanes; where it
-    is divergent, each lane has the same multiple, plus a number that is less than the number of lanes.
+    The value in lane `l` is that of lane 0 plus `l * stride`, in bytes for a pointer. The value is uniform if the
+    stride is 0, linear if it is another number, and divergent if there is none. If `is_aligned`, lane 0 has a
+    multiple of the number of lanes. In an aligned divergent value, each lane has the same multiple plus a number
+    that is less than the number of lanes.
     """
 
     stride: int | None
@@ -37,17 +38,17 @@ class Shape(Struct, frozen=True):
 
     @property
     def is_uniform(self) -> bool:
-        """Say whether all lanes have the same value."""
+        """Return whether all lanes have the same value."""
         return self.stride == 0
 
     @property
     def is_divergent(self) -> bool:
-        """Say whether each lane needs a value of its own."""
+        """Return whether the value is neither uniform nor linear."""
         return self.stride is None
 
     @property
     def is_in_block(self) -> bool:
-        """Say whether the lanes differ by less than their number above a multiple of it."""
+        """Return whether all lanes are in one aligned block: `m` to `m + lanes - 1` for a multiple `m` of `lanes`."""
         return self.is_aligned and self.stride in (None, 0, 1)
 
 
@@ -55,8 +56,8 @@ UNIFORM = Shape(0)
 DIVERGENT = Shape(None)
 _INDEX = Shape(1, is_aligned=True)
 _IN_BLOCK = Shape(None, is_aligned=True)
-# What is in a block is less than a multiple of its size for all lanes or for none; no width below has a
-# sign bit among those that differ.
+# All values of an aligned block are less than a multiple of its size, or none is. In a type with
+# fewer bits, the sign could differ between the lanes.
 _LEAST_BITS = 8
 _BELOW = frozenset((Predicate.ULT, Predicate.UGE, Predicate.SLT, Predicate.SGE))
 _ABOVE = frozenset((Predicate.UGT, Predicate.ULE, Predicate.SGT, Predicate.SLE))
@@ -66,11 +67,13 @@ _Rule = Callable[[Instruction, tuple[Value, ...], list[Shape]], Shape | None]
 
 
 class Geometry(Struct, frozen=True):
-    """How threads are put into strips.
+    """How the threads of a block are divided into strips.
 
-    With `is_row` a strip is a part of a row in x, and rows are a multiple of `lanes` long, or, with
-    `is_whole_row`, as long; else it is any `lanes` threads in their linear order, some of which may not
-    exist in the last strip. With `is_any_width` a strip is a row of at most `lanes` threads.
+    A strip is `lanes` consecutive threads that one loop over lanes (work-item loop) executes. A row is the
+    threads with equal y and z, in the order of x. If `is_row`, a strip is part of a row, and the length of rows is
+    a multiple of `lanes`, or equal to it if `is_whole_row`. If also `is_any_width`, a strip is a row of at most
+    `lanes` threads. If not `is_row`, strips divide the threads in linear order, and some threads of the last strip
+    may not exist.
     """
 
     lanes: int
@@ -96,7 +99,7 @@ def register_shape(register: str, geometry: Geometry) -> Shape:
 
 
 class Shapes:
-    """The shapes of all values of a kernel, and the regions where its threads may part."""
+    """The shapes of all values of a kernel, and the regions of its divergent branches."""
 
     def __init__(self, graph: Graph, module: Module, geometry: Geometry) -> None:
         """Classify the values."""
@@ -122,22 +125,22 @@ class Shapes:
             pass
 
     def __getitem__(self, value: Value) -> Shape:
-        """Return the shape of a value; what is not an instruction is uniform."""
+        """Return the shape of a value; arguments and constants are uniform."""
         if isinstance(value, Instruction):
             return self._of.get(value, DIVERGENT)
         number = value.number
         return Shape(0, is_aligned=number is not None and number % self._geometry.lanes == 0)
 
     def is_uniform(self, value: Value) -> bool:
-        """Say whether all lanes have the same value."""
+        """Return whether a value is uniform."""
         return self[value].is_uniform
 
     def is_divergent(self, value: Value) -> bool:
-        """Say whether each lane needs a value of its own."""
+        """Return whether a value is divergent."""
         return self[value].is_divergent
 
     def _classify(self) -> bool:
-        """Find the shapes; say whether threads part where they were not known to."""
+        """Compute the shapes; return whether further pieces have divergent phis."""
         self._of = {}
         changed = True
         while changed:
@@ -196,7 +199,7 @@ class Shapes:
         return UNIFORM if all(shape.is_uniform for shape in shapes) else DIVERGENT
 
     def _fixed(self, value: Instruction) -> Shape | None:
-        """Return the shape of what the kernel is given."""
+        """Return the shape of an allocation, a special register or a workgroup memory pointer; None for others."""
         if value.opcode == Opcode.ALLOCA:
             return Shape(self.private_bytes(value))
         name = value.callee if value.opcode == Opcode.CALL else ""
@@ -205,7 +208,7 @@ class Shapes:
         return Shape(0, is_aligned=True) if name in SHARED_MEMORY else None
 
     def private_bytes(self, alloca: Instruction) -> int:
-        """Return the distance of two lanes' copies of memory that each thread has for itself."""
+        """Return the distance in bytes between the copies of a private allocation in two consecutive lanes."""
         library = alloca.context.library
         type_ = alloca.context.type_of(library.call("GetAllocatedType", alloca.handle))
         count = self._graph.operands[alloca][0].number
@@ -261,7 +264,7 @@ class Shapes:
         return None
 
     def _widens(self, value: Value, *, is_signed: bool) -> bool:
-        """Say whether a value is as linear in a wider type."""
+        """Return whether a value keeps its stride if it is extended: no lane wraps in the narrow type."""
         if self.is_uniform(value):
             return True
         if not isinstance(value, Instruction) or self.is_divergent(value):
@@ -317,7 +320,7 @@ class Shapes:
     def _bits(
         self, value: Instruction, operands: tuple[Value, ...], shapes: list[Shape]
     ) -> Shape | None:
-        """Take apart a number whose lane 0 has a multiple of the lanes."""
+        """Return the shape of a quotient, a remainder or a bit mask of an aligned value with the stride 1."""
         lanes, amount = self._geometry.lanes, operands[1].number
         if shapes[0].stride != 1 or not shapes[0].is_aligned or amount is None:
             return None
@@ -334,7 +337,7 @@ class Shapes:
     def _exclusive(
         self, _value: Instruction, _operands: tuple[Value, ...], shapes: list[Shape]
     ) -> Shape | None:
-        """Take the partner in a butterfly, which is in the block of the lane."""
+        """Return the shape of the partner in a butterfly: the partners of an aligned block are an aligned block."""
         left, right = shapes
         if left.is_uniform and right.is_uniform:
             return None
@@ -343,7 +346,7 @@ class Shapes:
     def _compare(
         self, value: Instruction, operands: tuple[Value, ...], shapes: list[Shape]
     ) -> Shape | None:
-        """Compare with a multiple of the lanes, before which all of a block are, or none."""
+        """Return UNIFORM for a comparison with a multiple of the lanes: a whole aligned block is below it, or none."""
         left, right = shapes
         is_block = left.is_in_block and operands[0].type.bits >= _LEAST_BITS
         if not is_block or left.is_uniform or not self._has_first_lane(operands[0], value):
@@ -355,7 +358,7 @@ class Shapes:
         return UNIFORM if value.predicate in _ABOVE and is_last else None
 
     def _has_first_lane(self, value: Value, user: Instruction) -> bool:
-        """Say whether the value of lane 0 can be computed where a comparison needs it."""
+        """Return whether the value of lane 0 can be computed at the comparison that uses it."""
         if not self.is_divergent(value):
             return True
         return (

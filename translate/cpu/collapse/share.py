@@ -1,4 +1,4 @@
-"""Which values of a kernel share memory in a row: phis and what they get, as far as it is not needed with them."""
+"""Slot coalescing in rows: phis share slots with their incoming values if they do not interfere."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from mlir_offload.translate.cpu.collapse.shape import Shapes
 from mlir_offload.translate.cpu.collapse.stretch import Stretch
 from mlir_offload.translate.cpu.collapse.traffic import Traffic
 
-# Memory for fewer values is small enough.
+# Up to this number of values, unrelated values do not share slots.
 _FEW = 32
 
 
 class Sharing:
-    """Values in groups; what a phi gets from its own group is in its memory already.
+    """Groups of values that share a slot; a phi needs no copy of an incoming value of its group.
 
-    A thread reads what it needs of memory where it enters a stretch and writes behind, so that values
-    only clash if one is needed behind the stretch that writes the other one.
+    A thread loads the slots that it needs at the entry of a stretch, before it stores any. Therefore two values
+    only interfere if one of them is needed after the stretch that writes the other one.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Sharing:
     def _add_clashes(
         self, written: set[Value], needed: set[Value], edges: Sequence[tuple[Value, Value]]
     ) -> None:
-        """Let values clash, except a phi and the only value that it gets."""
+        """Add the interference of values, except of a phi with its only incoming value."""
         sources: dict[Value, set[Value]] = {}
         for phi, value in edges:
             sources.setdefault(phi, set()).add(value)
@@ -61,11 +61,11 @@ class Sharing:
                     self._clashes |= {(first, second), (second, first)}
 
     def group(self, value: Value) -> frozenset[Value]:
-        """Return the values in the memory of a value."""
+        """Return the values that share the slot of a value."""
         return self._group.get(value, frozenset((value,)))
 
     def _join_others(self, values: Sequence[Value]) -> None:
-        """Let values of one type share memory that have nothing to do with each other."""
+        """Let values of one type share slots if they do not interfere."""
         firsts: list[Value] = []
         for value in values:
             for first in firsts:
@@ -83,14 +83,14 @@ class Sharing:
             self._group.update(dict.fromkeys(joined, joined))
 
     def is_there(self, phi: Value, value: Value) -> bool:
-        """Say whether the memory of a phi has what it gets."""
+        """Return whether the slot of a phi already contains its incoming value."""
         return value in self._traffic.crossing and self.group(phi) is self.group(value)
 
 
 def _ways_out(
     stretch: Stretch, traffic: Traffic, shapes: Shapes
 ) -> dict[Piece, list[tuple[Value, Value]]]:
-    """Return the pieces behind a stretch with the phis to which each thread brings a value."""
+    """Return the pieces after a stretch, with their divergent phis and the incoming values from the stretch."""
     ways: dict[Piece, list[tuple[Value, Value]]] = {}
     for piece in stretch.pieces:
         for after in piece.successors:

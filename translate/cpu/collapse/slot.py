@@ -1,4 +1,4 @@
-"""Values of a kernel where strips of threads run it: one for the strip, or an array over its lanes."""
+"""Slots: the memory of values between pieces, and the values that represent them inside of a piece."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ from mlir_offload.translate.cpu.collapse.place import LARGEST_BLOCK, StripPlace
 from mlir_offload.translate.cpu.collapse.shape import Shapes
 from mlir_offload.translate.cpu.collapse.traffic import Traffic
 
-# Workgroup memory, memory that the kernel was given, an allocation, or None for any.
+# The memory of an address: True for workgroup memory, False for that of a kernel argument, an
+# allocation, or None if it is unknown.
 _Base = bool | Instruction | None
 
 
 class Slots:
-    """Where values are kept between pieces, and what represents them inside of one."""
+    """The slots of a kernel's values, and the new values that represent them in the current piece.
 
-    def __init__(  # noqa: PLR0913, PLR0917 (what a kernel's values are, and where)
+    A slot is the memory that keeps a value between pieces: the value of lane 0 for a uniform or linear value, an
+    array over the lanes (PoCL: context array) for a divergent one.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 (the values of a kernel, and their memory)
         self,
         frame: Frame,
         graph: Graph,
@@ -33,7 +38,7 @@ class Slots:
         arguments: Mapping[Value, Value],
         row_memory: Callable[[Value], Value] | None = None,
     ) -> None:
-        """Take no memory yet; `row_memory` gives that for values of a row."""
+        """Allocate no slots yet; `row_memory` returns the slot of a divergent value in a row."""
         self._frame = frame
         self._graph = graph
         self._shapes = shapes
@@ -50,15 +55,15 @@ class Slots:
         self._bases: dict[Value, set[_Base]] = {}
 
     def slot(self, value: Value) -> Value:
-        """Return the memory of a value."""
+        """Return the slot of a value."""
         if self._row_memory and self._shapes.is_divergent(value):
             return self._row_memory(value)
         return self._place(self._memory, value)
 
     def incoming(self, phi: Value) -> Value:
-        """Return the memory of what the edges bring to a phi.
+        """Return the slot of the incoming value of a phi.
 
-        In a row it is that of the phi: a thread reads all that it needs before it writes any.
+        In a row, it is the slot of the phi, because a thread loads all values of a stretch before it stores any.
         """
         if self._row_memory and self._shapes.is_divergent(phi):
             return self._row_memory(phi)
@@ -75,7 +80,7 @@ class Slots:
         return found
 
     def is_item(self, value: Value) -> bool:
-        """Say whether a value is the context of the thread."""
+        """Return whether a value is the thread context."""
         return value is next(iter(self._arguments))
 
     def operands(self, instruction: Instruction) -> tuple[Value, ...]:
@@ -83,18 +88,18 @@ class Slots:
         return self._graph.operands[instruction]
 
     def is_uniform(self, value: Value) -> bool:
-        """Say whether all lanes have the same value."""
+        """Return whether a value is uniform."""
         return self._shapes.is_uniform(value)
 
-    # One for the strip --------------------------------------------------------------------
+    # Values of lane 0 ---------------------------------------------------------------------
 
     def begin(self, *, is_masked: bool = False) -> None:
-        """Begin a piece: forget the scalars of the previous one. In masked code lane 0 may be inactive."""
+        """Begin a piece: forget the values of lane 0 in the previous one. In masked code, lane 0 may be inactive."""
         self._scalars = {}
         self.is_masked = is_masked
 
     def known_scalar(self, value: Value) -> Value | None:
-        """Return what represents a value of lane 0, if that is known here."""
+        """Return the value of lane 0 if it is known in the current piece; otherwise None."""
         return self._scalars.get(value)
 
     def scalar(self, value: Value) -> Value:
@@ -109,17 +114,17 @@ class Slots:
         return found
 
     def set_scalar(self, value: Value, made: Value) -> None:
-        """Let a new instruction stand for a value of lane 0."""
+        """Set the value of lane 0, and store it if it crosses pieces."""
         self._scalars[value] = made
         if value in self._traffic.crossing:
             self._frame.b.store(made, self.slot(value))
 
     def incoming_scalar(self, phi: Value) -> Value:
-        """Return what the last edge brought to a uniform or linear phi."""
+        """Load the incoming value of a uniform or linear phi."""
         return self._frame.b.load(phi.type, self.incoming(phi))
 
     def private(self, alloca: Instruction) -> Value:
-        """Return the address of lane 0's copy of memory that each thread has for itself."""
+        """Return the address of lane 0's copy of a private allocation."""
         frame = self._frame
         size = self._shapes.private_bytes(alloca)
         if any(self._graph.home[alloca] in body for body in self._graph.loops.values()):
@@ -162,7 +167,7 @@ class Slots:
         return self._lane
 
     def from_first(self, value: Value, base: Value) -> Value:
-        """Return the value of the current lane of a uniform or linear one, of which lane 0 has `base`."""
+        """Return a uniform or linear value in the current lane; `base` is its value in lane 0."""
         frame, b = self._frame, self._frame.b
         stride, lane = self._shapes[value].stride or 0, self.current_lane
         if stride == 0:
@@ -178,7 +183,7 @@ class Slots:
         return b.binary(Opcode.ADD, base, own)
 
     def set_lane(self, value: Value, made: Value, *, is_kept: bool = False) -> None:
-        """Let a new instruction stand for a value of the current lane, which is in memory if it `is_kept`."""
+        """Set a value of the current lane, and store it if it crosses pieces; `is_kept` if its slot contains it."""
         self._lanes[value] = made
         if is_kept or value not in self._traffic.crossing:
             return
@@ -188,9 +193,9 @@ class Slots:
             self._frame.b.store(self.shared(value, made), self.slot(value))
 
     def shared(self, value: Value, made: Value) -> Value:
-        """Return what a thread computed for all of a row.
+        """Return a uniform value that a thread computed, as the value of the row.
 
-        Raises CannotCollapseError where threads differ, because thread 0 may not come by.
+        Raises CannotCollapseError for a linear value, because thread 0 may not execute the instruction.
         """
         if not self._shapes.is_uniform(value):
             msg = "a linear value is needed behind the branch that computes it"
@@ -198,7 +203,7 @@ class Slots:
         return made
 
     def incoming_lane(self, phi: Value) -> Value:
-        """Return what the last edge brought to a divergent phi."""
+        """Load the incoming value of a divergent phi in the current lane."""
         return self._frame.get(phi.type, self.incoming(phi), self.current_lane)
 
     def all_lanes(self, value: Value) -> Value:
@@ -224,7 +229,7 @@ class Slots:
         return found
 
     def pair_part(self, extract: Instruction) -> Value | None:
-        """Return a part of such a result for the current lane; None for another aggregate."""
+        """Return a part of such a result in the current lane; None for another aggregate."""
         (whole,) = self._graph.operands[extract]
         if not isinstance(whole, Instruction) or not self._has_parts(whole) or not self._lane:
             return None
@@ -244,20 +249,20 @@ class Slots:
     # Workgroup memory ---------------------------------------------------------------------
 
     def is_workgroup_memory(self, address: Value) -> bool:
-        """Say whether an address is known to be in workgroup memory."""
+        """Return whether an address is known to be in workgroup memory."""
         return self._bases_of(address) == {True}
 
     def is_other_memory(self, address: Value) -> bool:
-        """Say whether an address is known to be in memory that the kernel was given."""
+        """Return whether an address is known to be in the memory of kernel arguments."""
         return self._bases_of(address) == {False}
 
     def may_overlap(self, first: Value, second: Value) -> bool:
-        """Say whether two addresses may be in the same memory."""
+        """Return whether two addresses may be in the same memory."""
         bases = self._bases_of(first), self._bases_of(second)
         return None in bases[0] | bases[1] or not bases[0].isdisjoint(bases[1])
 
     def _bases_of(self, address: Value) -> set[_Base]:
-        """Return the kinds of memory of an address."""
+        """Return the memory in which an address may be."""
         found = self._bases.get(address)
         if found is None:
             found = self._bases[address] = set()
@@ -272,7 +277,7 @@ class Slots:
         return found
 
     def _sources(self, address: Value) -> list[Value]:
-        """Return the addresses that one is computed from, none for the begin of memory."""
+        """Return the addresses from which an address is computed; empty if it is not computed from another."""
         if not isinstance(address, Instruction):
             return []
         if address.opcode == Opcode.GEP:

@@ -1,4 +1,4 @@
-"""Stretches: pieces that a thread runs one after the other, in one loop over the threads of a row."""
+"""Stretches: consecutive pieces that share one loop over the threads of a row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlir_offload.translate.cpu.collapse.shape import Shapes
 
 
 class Core(Struct, frozen=True, eq=False):
-    """Pieces under a divergent branch or in a loop, entered at one place, left for `join` alone.
+    """The pieces of a divergent branch or a loop, with a single entry and the single exit `join`.
 
     `join` is None for the end of the kernel.
     """
@@ -23,14 +23,15 @@ class Core(Struct, frozen=True, eq=False):
 
     @property
     def is_loop(self) -> bool:
-        """Say whether the first piece runs again and again."""
+        """Return whether an edge of the core goes back to its entry."""
         return any(before in self.pieces for before in self.entry.predecessors)
 
 
 class Stretch(Struct, eq=False):
-    """Pieces in topological order that only the first of them is a way into.
+    """A stretch: pieces, in topological order, that one loop over threads executes; the first is the only entry.
 
-    A thread that runs the stretch runs each piece of the `spine` once.
+    A thread executes each piece of the `spine` exactly once. `core_of` contains the pieces in cores. `exit` is the
+    only piece that can follow in the same segment, or None.
     """
 
     pieces: list[Piece] = field(default_factory=list)
@@ -44,7 +45,7 @@ class Stretch(Struct, eq=False):
         return self.pieces[0]
 
     def is_inside(self, piece: Piece, after: Piece) -> bool:
-        """Say whether a thread stays in the stretch when it goes from one piece to another."""
+        """Return whether the edge from one piece to another stays in the stretch."""
         if after is not self.entry:
             return after in self.pieces
         core = self.core_of.get(after)
@@ -54,7 +55,7 @@ class Stretch(Struct, eq=False):
 def cut_stretches(graph: Graph, shapes: Shapes) -> list[Stretch]:
     """Return the stretches of a kernel in topological order.
 
-    Raises CannotCollapseError if threads of a row part before a barrier.
+    Raises CannotCollapseError if threads of a row diverge before a barrier.
     """
     core_of = {piece: core for core in _cores(graph, shapes) for piece in core.pieces}
     found: list[Stretch] = []
@@ -82,16 +83,17 @@ def cut_stretches(graph: Graph, shapes: Shapes) -> list[Stretch]:
 
 
 def _exit(piece: Piece, core: Core | None) -> Piece | None:
-    """Return the only piece that can follow."""
+    """Return the only piece that can follow in the same segment; None if there is none, or a choice."""
     if core is not None:
         return core.join
     return piece.successors[0] if len(piece.successors) == 1 and not piece.is_barrier else None
 
 
 def _can_follow(stretch: Stretch, piece: Piece, core: Core | None, shapes: Shapes) -> bool:
-    """Say whether a piece can be run in the same loop over threads as those before it.
+    """Return whether a piece, or a core, can be appended to a stretch.
 
-    What all threads of the row share is computed before the loop.
+    Uniform and linear values are computed before the loop over threads. They must therefore not be phis of the
+    piece, or loads that follow a store of the stretch.
     """
     inside = core.pieces if core else ()
     if any(p not in stretch.pieces and p not in inside for p in piece.predecessors):
@@ -125,13 +127,13 @@ def _cores(graph: Graph, shapes: Shapes) -> list[Core]:
 
 
 def _has_own_results(body: set[Piece], shapes: Shapes) -> bool:
-    """Say whether no result of a loop is one that the threads share."""
+    """Return whether all results of a loop are divergent."""
     exits = {after for piece in body for after in piece.successors} - body
     return all(shapes.is_divergent(phi) for piece in exits for phi in piece.phis)
 
 
 def _with(graph: Graph, cores: list[Core], added: Core) -> list[Core]:
-    """Return disjoint cores that contain the given ones."""
+    """Add a core; merge it with the cores that it overlaps."""
     while touching := [core for core in cores if core.pieces & added.pieces]:
         cores = [core for core in cores if core not in touching]
         added = _closed(graph, added.pieces.union(*(core.pieces for core in touching)))
@@ -139,7 +141,7 @@ def _with(graph: Graph, cores: list[Core], added: Core) -> list[Core]:
 
 
 def _closed(graph: Graph, pieces: Iterable[Piece]) -> Core:
-    """Return the least core that contains some pieces."""
+    """Return the smallest core that contains some pieces."""
     found = frozenset(pieces)
     while True:
         entry = max(_dominating(graph, found), key=lambda p: len(graph.dominators[p]))

@@ -1,4 +1,4 @@
-"""A stretch as one thread of a row runs it, in a loop over the threads."""
+"""The loop over the threads of a row that executes a stretch."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _Edges = Callable[[Piece, Piece], Iterable[_Edge]]
 
 
 class ThreadLoop:
-    """Writes the loop over the threads for a stretch, more than once where conditions are known."""
+    """Writes the loop over threads of a stretch, once for each combination of known conditions."""
 
     def __init__(self, writer: KernelWriter, stretch: Stretch, leaving: _Edges) -> None:
-        """Take what writes the rest of the kernel; `leaving` gives what a way out of the stretch keeps."""
+        """Prepare the loop; `leaving` returns the phis and values that an edge out of the stretch stores."""
         self._writer = writer
         self._leaving = leaving
         self._stretch = stretch
@@ -34,7 +34,7 @@ class ThreadLoop:
         self._is_loop = any(stretch.is_inside(before, entry) for before in entry.predecessors)
 
     def _is_own(self, piece: Piece, value: Value) -> bool:
-        """Say whether each thread computes a value of a piece for itself."""
+        """Return whether each thread computes a value of a piece in the loop."""
         return piece not in self._stretch.spine or self._writer.shapes.is_divergent(value)
 
     def _is_outside(self, value: Value) -> bool:
@@ -42,7 +42,7 @@ class ThreadLoop:
         return home not in self._stretch.pieces or not self._is_own(home, value)
 
     def _edges(self, piece: Piece, after: Piece) -> Sequence[_Edge]:
-        """Return what a thread brings to the phis of a piece behind another one."""
+        """Return the phis of an edge with the values that a thread brings to them."""
         if self._stretch.is_inside(piece, after):
             return list(self._writer.traffic.edge(piece, after))
         is_divergent = self._writer.shapes.is_divergent
@@ -52,7 +52,7 @@ class ThreadLoop:
 
     @property
     def has_work(self) -> bool:
-        """Say whether the loop does anything."""
+        """Return whether the body of the loop is not empty."""
         return any(
             any(self._is_own(piece, value) for value in (*piece.phis, *piece.instructions))
             or any(self._edges(piece, after) for after in piece.successors)
@@ -61,7 +61,7 @@ class ThreadLoop:
 
     @cached_property
     def needed(self) -> list[Value]:
-        """Return what the loop takes from outside of it."""
+        """Return the values that the loop uses and does not compute."""
         found: dict[Value, None] = {}
         for piece in self._stretch.pieces:
             for i in piece.instructions:
@@ -74,7 +74,7 @@ class ThreadLoop:
         return [value for value in found if self._is_outside(value)]
 
     def write(self, known: Mapping[Value, bool], part: tuple[Value, Value]) -> None:
-        """Append the loop over a part of the row, in which the values of some conditions are known."""
+        """Append the loop over a part of the row; `known` are the values of some conditions in it."""
         self._frame.loop(
             lambda lane: self._write_thread(known, lane),
             is_parallel=self._writer.can_be_parallel(self._stretch.pieces),
@@ -113,13 +113,13 @@ class ThreadLoop:
         self._slots.end_lane()
 
     def _brought(self, phi: Instruction) -> Value:
-        """Return what the way into the stretch brings to a phi."""
+        """Return the incoming value of a phi at the entry of the stretch."""
         if self._writer.shapes.is_divergent(phi):
             return self._slots.incoming_lane(phi)
         return self._slots.from_first(phi, self._slots.incoming_scalar(phi))
 
     def _make_phis(self, piece: Piece) -> dict[Instruction, Instruction]:
-        """Append phis without values, all but those that only the way into the stretch brings one to."""
+        """Append phis without incoming values, except at an entry that is not the header of a loop."""
         is_brought = piece is self._stretch.entry and not self._is_loop
         found = {
             phi: self._frame.b.phi(phi.type)
@@ -145,7 +145,7 @@ class ThreadLoop:
         blocks: Mapping[Piece, Block],
         out: Block,
     ) -> None:
-        """Append where a thread goes from a piece, and what it keeps on its way out of the stretch."""
+        """Append the branch at the end of a piece, and the stores on edges out of the stretch."""
         frame, b, here = self._frame, self._frame.b, self._frame.b.block
         targets: list[Block] = []
         for after in successors:
@@ -176,9 +176,9 @@ class ThreadLoop:
 
 
 def _following(stretch: Stretch, known: Mapping[Value, bool]) -> dict[Piece, Sequence[Piece]]:
-    """Return the pieces that can be reached, each with those that can follow it.
+    """Return the pieces that can be reached if some conditions are known, each with its possible successors.
 
-    Behind the last piece all threads may go one of two ways, which is chosen behind the loop.
+    A uniform branch at the end of the stretch is outside of the loop: its piece has no successors here.
     """
     found: dict[Piece, Sequence[Piece]] = {}
     reached = {stretch.entry}

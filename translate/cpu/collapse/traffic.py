@@ -1,4 +1,4 @@
-"""Which values of a kernel must be kept between its pieces."""
+"""Traffic: the values that must be kept in memory between pieces, and the live values of each piece."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REPEATED_CALLS = (REGISTERS, "mo.static_shared", "mo.dynamic_shared")
 
 
 class Traffic:
-    """The values that pieces need of each other."""
+    """The values of a kernel that pieces use of each other (`crossing`), and those that are live at each piece."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class Traffic:
         shapes: Shapes,
         stretch_of: Callable[[Piece], object] | None = None,
     ) -> None:
-        """Find them; `stretch_of` tells which pieces one loop over lanes runs, else each has its own."""
+        """Find the values; `stretch_of` maps pieces to loops over lanes, by default one for each piece."""
         self._graph = graph
         self._shapes = shapes
         self._number = {value: number for number, value in enumerate(graph.home)}
@@ -42,7 +42,7 @@ class Traffic:
         self._live = self._find_live()
 
     def used(self, piece: Piece) -> Iterator[Instruction]:
-        """Return the instructions whose values the piece uses, those on its edges included."""
+        """Yield the instructions whose values the piece uses, including those on its outgoing edges."""
         for instruction in (*piece.instructions, piece.collective):
             if instruction is not None:
                 yield from _instructions(self._graph.operands[instruction])
@@ -52,7 +52,7 @@ class Traffic:
             yield from _instructions(value for _, value in self.edge(piece, successor))
 
     def edge(self, piece: Piece, successor: Piece) -> Iterator[tuple[Instruction, Value]]:
-        """Return the phis of the successor with the values that the edge brings."""
+        """Yield the phis of the successor with their incoming values from the piece."""
         for phi in successor.phis:
             for before, value in self._graph.incoming[phi]:
                 if before is piece:
@@ -60,7 +60,7 @@ class Traffic:
                     break
 
     def live(self, piece: Piece) -> list[Value]:
-        """Return the values that must be known where the piece begins, in a fixed order."""
+        """Return the values that are live at the start of a piece, in a fixed order."""
         return self.in_order(self._live[piece])
 
     def in_order(self, values: AbstractSet[Value]) -> list[Value]:
@@ -68,7 +68,7 @@ class Traffic:
         return sorted(values, key=self._number.__getitem__)
 
     def is_repeatable(self, value: Value) -> bool:
-        """Say whether a value can be computed again from arguments and ids."""
+        """Return whether a value can be rematerialized from kernel arguments and IDs."""
         if not isinstance(value, Instruction):
             return True
         found = self._repeatable.get(value)

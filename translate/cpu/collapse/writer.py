@@ -1,4 +1,4 @@
-"""A kernel's pieces written for strips of threads, coherent and masked."""
+"""The writer for strips of threads: coherent code and masked code."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from mlir_offload.translate.cpu.collapse.shape import Geometry, Shapes
 
 
 class StripWriter(KernelWriter):
-    """Writes one version of a kernel into the function that runs a block.
+    """Writes a kernel for strips, with a loop over lanes for each piece.
 
-    Coherent code runs if all threads of a strip are at the same place. In masked code each thread has
-    the number of the piece where it is; a piece runs for the threads that are there, and the pieces of
-    a region follow each other in topological order.
+    Coherent code is executed if all lanes of a strip are at the same piece. In masked code, each lane has the
+    number of the piece that it executes next. The pieces of a region follow each other in topological order, and
+    each is executed for the lanes that are at it.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class StripWriter(KernelWriter):
         block: BlockPlace,
         arguments: Mapping[Value, Value],
     ) -> None:
-        """Take memory for what the pieces need of each other."""
+        """Find the regions of masked code, and allocate the piece numbers and the mask of the lanes."""
         self.is_always_masked = not geometry.is_row
         regions = [beyond_barriers(graph, region) for region in shapes.branches.values()]
         if self.is_always_masked:
@@ -57,11 +57,11 @@ class StripWriter(KernelWriter):
         return self.is_always_masked or waits or super()._may_leave_before_barriers()
 
     def region(self, piece: Piece) -> Region | None:
-        """Return the region that the piece belongs to."""
+        """Return the region that contains the piece; None if it needs no masked code."""
         return self._region.get(piece)
 
     def write_pieces(self, pieces: list[Piece]) -> None:
-        """Write the code of pieces, as often as it is needed."""
+        """Write the code of pieces in each form that is needed: coherent, masked, or both."""
         if not self.is_always_masked:
             for piece in pieces:
                 self._write(piece, is_masked=False)
@@ -95,7 +95,7 @@ class StripWriter(KernelWriter):
             self._leave_coherent(piece)
 
     def _run_lanes(self, piece: Piece, guard: Value | None) -> None:
-        """Append the loop over lanes of what is divergent."""
+        """Append the loop over lanes that computes the divergent values of a piece."""
         shapes, slots = self.shapes, self.slots
         phis = [phi for phi in piece.phis if shapes.is_divergent(phi)]
         work = [i for i in piece.instructions if shapes.is_divergent(i)]
@@ -146,13 +146,13 @@ class StripWriter(KernelWriter):
             self._part(piece)
 
     def _is_short_loop(self, latch: Piece, header: Piece) -> bool:
-        """Say whether a jump goes back to the begin of a loop that has few instructions."""
+        """Return whether an edge goes back to the header of a loop that has few instructions."""
         body = self.graph.loops.get(header, set())
         count = sum(len(piece.instructions) for piece in body)
         return latch in body and count <= _MOST_UNROLLED and not any(p.is_barrier for p in body)
 
     def _part(self, piece: Piece) -> None:
-        """Append a divergent branch: to coherent code if all lanes agree, else to masked code."""
+        """Append a divergent branch: to coherent code if all lanes agree, otherwise to masked code."""
         frame, b = self.frame, self.frame.b
         then, other = piece.successors
         condition = self.slots.all_lanes(condition_of(piece))
@@ -170,19 +170,19 @@ class StripWriter(KernelWriter):
         return self.frame.constants([number] * self.geometry.lanes)
 
     def places(self) -> Value:
-        """Return where the threads are, in masked code."""
+        """Return the number of the next piece of each lane, in masked code."""
         return self.frame.get_all(self.frame.i32, self._where)
 
     def set_places(self, places: Value) -> None:
-        """Set where the threads are."""
+        """Set the piece that each lane executes next, by a vector of piece numbers."""
         self.frame.put_all(places, self._where, self.frame.i32)
 
     def threads_at(self, number: int) -> Value:
-        """Return a vector of i1: which threads are at a piece, or have left the kernel for END."""
+        """Return a vector of i1: the lanes whose next piece has this number; END if they have exited."""
         return self.frame.b.compare(Predicate.EQ, self.places(), self._splat(number))
 
     def _enter_masked(self, piece: Piece) -> Value:
-        """Begin a masked piece: skip it if no thread is there."""
+        """Begin a masked piece, and skip it if no lane is at it; return the mask of the lanes that are."""
         frame, b = self.frame, self.frame.b
         mask = self.threads_at(piece.number)
         if piece in self._joins and not self.is_always_masked:
@@ -224,7 +224,7 @@ class StripWriter(KernelWriter):
             b.jump(self._next_masked(piece))
 
     def _targets(self, piece: Piece) -> Value:
-        """Return where the threads go from a piece."""
+        """Return the number of the next piece for each lane that executes a piece."""
         if not piece.successors:
             return self._splat(END)
         numbers = [self._splat(after.number) for after in piece.successors]
