@@ -20,6 +20,8 @@ import pytest
 from support.project import digests, open_once_read, run_in, write_project
 from support.stress import FACTOR, rounds
 
+from mlir_offload.toolchain.llvm import find_llvm_library
+
 pytestmark = pytest.mark.llvm(22)
 KILLS = 4
 # In `make stress`: up to this long behind a step's begin.
@@ -258,6 +260,10 @@ def test_a_tool_that_is_replaced_ends_the_build(
     tools.mkdir(parents=True)
     for tool in LLVM.iterdir():
         (tools / tool.name).symlink_to(tool)
+    library = find_llvm_library(LLVM.parent, 22)
+    assert library is not None
+    (tools.parent / "lib").mkdir()
+    (tools.parent / "lib" / library.name).symlink_to(library)
     other.write_text(f'#!/bin/sh\n# Another one.\nexec {LLVM}/clang "$@"\n')
     other.chmod(0o755)
     launcher = tmp_path / "launcher"
@@ -295,7 +301,7 @@ case " $* " in *" --object-step "*)
         assert (int(kept[2]) > 0) == is_put_back
         assert int(kept[1]) >= 2
     made = {name: file for name, file in outputs(copy / "build").items() if "m1.mlir" not in name}
-    # A program names where LLVM's libraries lie, which that directory has none of.
+    # A program contains the path of LLVM's libraries.
     assert made.pop("default/bin/app")
     assert made.items() <= reference.built.items()
     assert run_in(copy, [copy / "build/default/bin/app"]).stdout == "0\n0\n"
