@@ -1,6 +1,6 @@
 """Generate the reference pages, the manual page and the tables of other pages from their sources.
 
-usage: python docs/generate.py [--check]     with --check: exit status 1 if a page is out of date
+usage: python docs/generate.py [--check]     with --check: exit status 1 and the names of pages that are out of date
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ with the same spelling in nvcc, clang and this driver are not listed; `-arch`, `
 Row = Mapping[str, Any]
 
 
-def main() -> int:
+def main() -> int | str:
     """Write the pages, or compare them; return the exit status."""
     made = {
         PAGE: filled(PAGE, tables()),
@@ -81,8 +81,12 @@ def main() -> int:
         MANUAL: render_manual(),
     }
     if "--check" in sys.argv[1:]:
-        old = {path: path.read_text(encoding="utf-8") for path in made if path.exists()}
-        return 0 if old == made else 1
+        stale = [
+            str(path)
+            for path, text in made.items()
+            if not path.exists() or path.read_text(encoding="utf-8") != text
+        ]
+        return f"run 'python docs/generate.py': out of date: {', '.join(stale)}" if stale else 0
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")
     return 0
