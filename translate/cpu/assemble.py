@@ -138,41 +138,17 @@ def finished_module(
     texts: list[str] = []
     modes: list[CpuKernel] = []
     for kernel in kernels:
-        mode = kernel.mode
-        item = functions.get(thread_function_name(kernel.name))
-        if item is None:
-            mode = KernelMode.STRIPS
-            run = functions[run_name(kernel.name)]
-            debug = nodes.debug_of(run)
-            if debug.subprogram:
-                # With line tables only, debug information describes a function only if another one is
-                # inlined into it.
-                del functions[run.name]
-                head = run.head.replace(symbol(run.name), symbol(f"{kernel.name}.strips"), 1)
-                run = Function(f"{kernel.name}.strips", head, run.body).with_attributes(_INLINED)
-                functions[run.name] = run
-                texts.append(strips_definition(kernel.name, run, debug))
-        else:
-            functions[item.name] = item = _internal(item)
-            debug = nodes.debug_of(item)
-            thread = with_noted_failures(item) if mode is KernelMode.LOOPS else None
-            if thread is None:
-                mode = KernelMode.FIBERS
-                texts.append(fiber_definition(kernel.name, item, debug))
-            else:
-                functions[item.name] = item = thread
-                marks = debug if _is_serial(item, functions) else nodes.vector(debug)
-                texts.append(loops_definition(kernel.name, item, marks))
+        mode, defined = _run_function(kernel, functions, nodes)
+        texts += defined
         modes.append(CpuKernel(kernel.name, mode))
         texts.append(launch_definition(kernel.name, mode, shared_bytes=shared_bytes))
-    defined = set(functions)
     known = RUNTIME_DECLARATIONS.splitlines()
     declarations = [
         (name, line)
         for name, line in device.declarations
         if not name.startswith(("mo.", "mo_cpu_", "llvm."))
     ]
-    missing = [text for name, text in support if name not in defined]
+    missing = [text for name, text in support if name not in functions]
     # Functions that only the back end and the vectorizer will call.
     code = (line for f in functions.values() for line in (f.head, *f.body))
     called = bfloat_support((*code, *missing))
@@ -193,6 +169,36 @@ def finished_module(
         *nodes.lines,
     ]
     return _render(whole, lines), tuple(modes)
+
+
+def _run_function(
+    kernel: CpuKernel, functions: dict[str, Function], nodes: DebugNodes
+) -> tuple[KernelMode, tuple[str, ...]]:
+    """Return the final mode of a kernel and the definition of its run function, if that is not in `functions`.
+
+    Updates the functions of the kernel in `functions`.
+    """
+    item = functions.get(thread_function_name(kernel.name))
+    if item is None:
+        run = functions[run_name(kernel.name)]
+        debug = nodes.debug_of(run)
+        if not debug.subprogram:
+            return KernelMode.STRIPS, ()
+        # With line tables only, debug information describes a function only if another one is inlined
+        # into it.
+        del functions[run.name]
+        head = run.head.replace(symbol(run.name), symbol(f"{kernel.name}.strips"), 1)
+        run = Function(f"{kernel.name}.strips", head, run.body).with_attributes(_INLINED)
+        functions[run.name] = run
+        return KernelMode.STRIPS, (strips_definition(kernel.name, run, debug),)
+    functions[item.name] = item = _internal(item)
+    debug = nodes.debug_of(item)
+    thread = with_noted_failures(item) if kernel.mode is KernelMode.LOOPS else None
+    if thread is None:
+        return KernelMode.FIBERS, (fiber_definition(kernel.name, item, debug),)
+    functions[item.name] = thread
+    marks = debug if _is_serial(thread, functions) else nodes.vector(debug)
+    return kernel.mode, (loops_definition(kernel.name, thread, marks),)
 
 
 def kept_functions(names: Collection[str]) -> Iterable[str]:
