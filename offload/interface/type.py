@@ -99,7 +99,7 @@ class ScalarType(Struct, frozen=True):
 
 
 class MemrefType(Struct, frozen=True):
-    """A memref of known rank; None stands for a dynamic size, stride or offset.
+    """A memref of known rank; None means a dynamic size, stride or offset.
 
     `strides` is None for the identity layout: row-major, contiguous.
     """

@@ -134,14 +134,14 @@ static ssize_t receive(int socket, int descriptors[DESCRIPTORS]) {
 
 /* Wait until the caller knows the process ID, because it can only terminate a known fork. Return 0 if it never will. */
 static int may_begin(int go[2]) {
-  char told;
+  char byte;
   ssize_t length;
   close(go[1]);
   do
-    length = read(go[0], &told, sizeof told);
+    length = read(go[0], &byte, sizeof byte);
   while (length < 0 && errno == EINTR);
   close(go[0]);
-  return length == sizeof told;
+  return length == sizeof byte;
 }
 
 /* Process requests until the socket is closed. Returns only in forks, with the exit status of main(). */
