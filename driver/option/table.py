@@ -88,7 +88,7 @@ DEVICES = Group("devices", (
     Option(("--ftz",), f"flush subnormals to zero, {NVIDIA}", does=action.device(action.flush_subnormals), doc="flush 32-bit subnormal numbers to zero on NVIDIA GPUs"),
     Option(("--ftz=",), "nvcc's spelling of --ftz", value="BOOL", values=("true", "false"), does=action.device(with_ftz)),
     Option(("--maxrregcount=",), f"limit registers per thread, {NVIDIA}", value="N", does=action.device(with_max_registers)),
-    Option(("-march=",), "processor for host code (default: native)", value="CPU", does=action.each(action.store("march"), action.compiler_argument("-march=")), setting=Setting("march", str, "native", ("MLIR_OFFLOAD_MARCH",)), doc="the processor that kernels for `host` are compiled for, as clang names it. Default: `native`, the one of this machine"),
+    Option(("-march=",), "processor for host code (default: native)", value="CPU", does=action.each(action.store("march"), action.compiler_argument("-march=")), setting=Setting("march", str, "native", ("MLIR_OFFLOAD_MARCH",)), doc="the processor that kernels for `host` are compiled for, as clang names it. Default: `native`, the one of this machine. A launch on a processor without its instructions is an error"),
     Option(("-mcpu=",), "the same as -march=", value="CPU", does=action.each(action.store("march"), action.compiler_argument("-march="))),
     Option(("-Xptxas", "-Xcuda-ptxas"), "pass ARG to ptxas; -v prints registers and spills", value="ARG", program="path", does=action.device_argument("ptxas"), doc="an argument for ptxas; `-v` shows the registers and spills of each kernel"),
     Option(("-Xptxas=", "--ptxas-options="), "the same", value="ARG", program="path", does=action.ptxas_arguments),

@@ -157,7 +157,7 @@ void mo_cpu_run_blocks(void *launched, uint64_t begin, uint64_t end) {
   run_each(launched, begin, end, NULL, run_block);
 }
 
-void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kernel) {
+static __attribute__((noinline)) void launch_checked(const mo_launch *launch, void **params, const mo_kernel *kernel) {
   mo_launched launched = {launch, params, kernel, 0};
   char message[160];
   uint64_t thread_count = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
@@ -187,6 +187,22 @@ void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kern
   __tsan_acquire(&launched);
 #endif
   fail_for_assertions(&launched, launched.failures);
+}
+
+#include "cpu_features.c"
+
+MO_ANY_PROCESSOR void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kernel) {
+  const char *missing = missing_feature();
+  char message[224];
+  if (missing == NULL) {
+    launch_checked(launch, params, kernel);
+    return;
+  }
+  snprintf(message, sizeof message,
+           "this processor lacks %s, which the kernels for the CPU are compiled for\n"
+           "compile them with -march=, for example -march=x86-64; the default is the processor that compiles",
+           missing);
+  launch->fail(kernel->name, message);
 }
 
 static int is_known(const char *place) { return place != NULL && *place != '\0'; }

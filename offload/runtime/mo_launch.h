@@ -26,8 +26,8 @@ typedef struct mo_launch {
    * registers body as a cleanup function, which is called with 0, 0 when the program exits or the library is
    * unloaded. A runtime may ignore this. */
   void (*parallel_for)(uint64_t count, mo_range body, void *argument);
-  /* Reports the message with the kernel's name and ends the program. It returns if it is called outside of
-   * parallel_for and a caller handles the error; the launch must then return too. */
+  /* Reports the message with the kernel's name and ends the program. A second line of the message is a hint. It
+   * returns if it is called outside of parallel_for and a caller handles the error; the launch must then return too. */
   void (*fail)(const char *kernel, const char *message);
   uint32_t cluster[3]; /* blocks per cluster in x, y, z */
 } mo_launch;

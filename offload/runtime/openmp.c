@@ -93,14 +93,15 @@ static void *host_device_pointer(void *registered) { return registered; }
 /* The failure of a launch whose caller handles errors. It is reported after libomptarget has returned. */
 typedef struct failed_launch {
   const char *kernel; /* NULL: there is none */
-  char message[192];
+  char message[256];
 } failed_launch;
 static _Thread_local failed_launch mo_failed;
 
 static void report_failure(const char *kernel, const char *message) {
-  mo_error("%s", message);
+  size_t length = strcspn(message, "\n");
+  mo_error("%.*s", (int)length, message);
   mo_context("kernel: %s", kernel);
-  mo_hint("correct the kernel; gdb and -g show its lines on the CPU");
+  mo_hint("%s", message[length] ? message + length + 1 : "correct the kernel; gdb and -g show its lines on the CPU");
 }
 
 static void host_fail(const char *kernel, const char *message) {

@@ -168,3 +168,45 @@ def test_threads_that_wait_at_two_barriers_are_reported_with_both_lines(
     first, second = f"{source}:16:7", f"{source}:19:7"
     wait = f"some threads wait at the gpu.barrier of {first} that others do not reach"
     assert f"block: [0,0,0] {wait}: they wait at that of {second}\n" in done.stderr
+
+
+def _lacking() -> str:
+    """Return a processor that this one cannot replace: none has both XOP and AVX512-FP16."""
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    return "sapphirerapids" if "xop" in flags else "bdver4"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(("-O2",), id="O2"),
+        pytest.param(("-O0", "-g"), id="debug"),
+        pytest.param(("--no-libomptarget",), id="fallback"),
+        pytest.param(("--llvm=19",), id="19"),
+    ],
+)
+def test_kernels_for_another_processor_end_with_the_option_that_selects_it(
+    mlir_offload: list[str], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    program, march = tmp_path / "program", f"-march={_lacking()}"
+    source = INPUTS / "divergent_barrier.mlir"
+    run(*mlir_offload, *options, march, "--offload-arch=host", source, "-o", program)
+    done = ProcessRunner().run(Command((str(program),)))
+    assert done.returncode == 70
+    assert re.search(r"error: this processor lacks \w+, which the kernels for the CPU", done.stderr)
+    assert "hint: compile them with -march=, for example -march=x86-64;" in done.stderr
+
+
+def test_every_extension_that_clang_may_use_is_checked() -> None:
+    checked = (RUNTIME / "cpu_features.c").read_text()
+    vectors = re.compile(
+        r"#define __((?:SS?SE|AVX|FMA|F16C|BMI|LZCNT|MOVBE|POPCNT|XOP|TBM|GFNI|APX)\w*)__ 1"
+    )
+    known = set()
+    for march in ("diamondrapids", "arrowlake-s", "znver5", "bdver4"):
+        command = ("clang-22", f"-march={march}", "-dM", "-E", "-xc", "/dev/null")
+        known |= set(vectors.findall(run(*command).stdout))
+    # Every x86-64 has SSE2; LLVM never chooses VP2INTERSECT; the processors with AVX10.2 are those with APX.
+    base = {"SSE", "SSE_MATH", "SSE2", "SSE2_MATH", "AVX512VP2INTERSECT"}
+    base |= {"AVX10_1_512", "AVX10_2", "AVX10_2_512"}
+    assert {name for name in known - base if f"(__{name}__)" not in checked} == set()
