@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
 
 from msgspec import Struct, field
 
@@ -37,7 +36,7 @@ _LONGEST_NAME = 1 << 16
 _SMALL_BYTES = 1 << 20
 
 
-class ElfType(IntEnum):
+class ElfType:
     """The type of an ELF file (`e_type`)."""
 
     RELOCATABLE = 1
@@ -45,7 +44,7 @@ class ElfType(IntEnum):
     SHARED = 3
 
 
-class Machine(IntEnum):
+class Machine:
     """The processors of host and devices (`e_machine`)."""
 
     X86_64 = 62
@@ -54,7 +53,7 @@ class Machine(IntEnum):
     AMDGPU = 224
 
 
-class SectionType(IntEnum):
+class SectionType:
     """The section types that are used here (`sh_type`)."""
 
     PROGBITS = 1
@@ -64,9 +63,6 @@ class SectionType(IntEnum):
     NOBITS = 8
     DYNSYM = 11
     LLVM_OFFLOADING = 0x6FFF4C0B
-
-
-_NOBITS, _RELA = SectionType.NOBITS.value, SectionType.RELA.value
 
 
 class ElfSection(Struct, frozen=True):
@@ -219,7 +215,7 @@ class ElfFile(Struct):
             [self.section(number) for number, row in rows if names.startswith(present, row[0])]
         )
 
-    def of_type(self, kind: SectionType) -> Iterator[ElfSection]:
+    def of_type(self, kind: int) -> Iterator[ElfSection]:
         """Return the sections of a type."""
         return map(self.section, self._numbers(kind))
 
@@ -244,7 +240,7 @@ class ElfFile(Struct):
     def _content_of(self, number: int) -> ByteView:
         """Return the content of a section like `content`, but decode its name only for an error."""
         row = self.rows[number]
-        if row[1] == _NOBITS or row[4] + row[5] > self.view.size:
+        if row[1] == SectionType.NOBITS or row[4] + row[5] > self.view.size:
             return self.content(self.section(number))
         return self.view.part(row[4], row[5], "section")
 
@@ -282,7 +278,7 @@ class ElfFile(Struct):
         """
         found: dict[int, tuple[int, int]] = {}
         everywhere, own = not self.is_relocatable, section.number
-        for number in self._numbers(_RELA):
+        for number in self._numbers(SectionType.RELA):
             if everywhere or self.rows[number][7] == own:
                 found.update(self._pointers_of(number, section))
         return found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.bit_array import VBR_BYTES, bits, vbr, vbr_at
@@ -11,7 +9,7 @@ from mlir_offload.toolchain.bitcode.bit_array import VBR_BYTES, bits, vbr, vbr_a
 _MAX_WIDTH = 32
 
 
-class Encoding(IntEnum):
+class Encoding:
     """The encoding of an operand. LITERAL takes no bits."""
 
     LITERAL = 0
@@ -22,9 +20,9 @@ class Encoding(IntEnum):
     BLOB = 5
 
 
-Field = tuple[Encoding, int]
+# The encoding, and the width or the literal value.
+Field = tuple[int, int]
 
-_ENCODINGS = {encoding.value: encoding for encoding in Encoding if encoding}
 _WITH_WIDTH = frozenset({Encoding.FIXED, Encoding.VBR})
 _CHAR6_BITS = 6
 _FIELD_BITS = 8 * VBR_BYTES
@@ -100,14 +98,14 @@ def _field(word: int) -> tuple[Field, int]:
     if word & 1:
         value, used = vbr(word >> 1, 8)
         return (Encoding.LITERAL, value), 1 + used
-    encoding = _ENCODINGS.get(word >> 1 & 7)
-    if encoding is None:
-        msg = f"an abbreviation with encoding {word >> 1 & 7}"
+    encoding = word >> 1 & 7
+    if not Encoding.FIXED <= encoding <= Encoding.BLOB:
+        msg = f"an abbreviation with encoding {encoding}"
         raise ValueError(msg)
     if encoding not in _WITH_WIDTH:
         return (encoding, _CHAR6_BITS), 4
     width, used = vbr(word >> 4, 5)
-    if width > _MAX_WIDTH or (encoding is Encoding.VBR and width == 1):
+    if width > _MAX_WIDTH or (encoding == Encoding.VBR and width == 1):
         msg = f"an abbreviation with a field of {width} bits"
         raise ValueError(msg)
     return ((encoding, width) if width else (Encoding.LITERAL, 0)), 4 + used
@@ -115,9 +113,9 @@ def _field(word: int) -> tuple[Field, int]:
 
 def _checked(fields: list[Field]) -> Abbreviation:
     element = None
-    if fields and fields[-1][0] is Encoding.BLOB:
+    if fields and fields[-1][0] == Encoding.BLOB:
         element = fields.pop()
-    elif len(fields) > 1 and fields[-2][0] is Encoding.ARRAY:
+    elif len(fields) > 1 and fields[-2][0] == Encoding.ARRAY:
         element = fields.pop()
         fields.pop()
     kinds = [encoding for encoding, _ in fields]

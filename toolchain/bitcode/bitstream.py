@@ -173,9 +173,9 @@ class BitStream:
     def decode(self, place: LongArray) -> Sequence[int]:
         """Return the numbers of an array. Raises VerificationError if one is too large."""
         (encoding, width), data = place.element, self.data
-        if encoding is _CHAR6:
+        if encoding == _CHAR6:
             return char6(data, place.position, place.count)
-        if encoding is _FIXED:
+        if encoding == _FIXED:
             return fixed_numbers(data, place.position, place.count, width)
         try:
             if width == USUAL_CHUNK:

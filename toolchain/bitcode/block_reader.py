@@ -40,7 +40,8 @@ _word_at = WORD.unpack_from
 # The value bits of a chunk, the size of two numbers of one chunk each, and their continuation bits.
 _CHUNK_BITS, _TWO_CHUNKS, _TWO_CONTINUED = 0x1F, 2 * USUAL_CHUNK, 0x820
 _CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
-_LITERAL, _FIXED, _VBR, _ARRAY, _CHAR6, _BLOB = Encoding
+_LITERAL, _FIXED, _VBR = Encoding.LITERAL, Encoding.FIXED, Encoding.VBR
+_CHAR6, _BLOB = Encoding.CHAR6, Encoding.BLOB
 _BYTES: Field = (_FIXED, 8)
 _USUAL_ELEMENT: Field = (_VBR, USUAL_CHUNK)
 
@@ -156,7 +157,7 @@ class BlockReader(Iterable[Record | Block]):
         scalars: list[int] = []
         position, left = self.position, WORD_BITS - self._width
         for encoding, width in fields:
-            if encoding is _LITERAL:
+            if encoding == _LITERAL:
                 scalars.append(width)
                 continue
             if left < width:
@@ -164,7 +165,7 @@ class BlockReader(Iterable[Record | Block]):
                     raise self.malformed(self.position, "what is here leaves it")
                 word, left = _word_at(self._data, position >> 3)[0] >> (position & 7), WORD_BITS
             high = 1 << (width - 1)
-            if encoding is not _VBR:
+            if encoding != _VBR:
                 value = word & (2 * high - 1)
             elif word & high:
                 value, position = vbr_at(self._data, position, width)
@@ -173,7 +174,7 @@ class BlockReader(Iterable[Record | Block]):
                 continue
             else:
                 value = word & (high - 1)
-            scalars.append(_CHARACTERS[value] if encoding is _CHAR6 else value)
+            scalars.append(_CHARACTERS[value] if encoding == _CHAR6 else value)
             word >>= width
             left -= width
             position += width
@@ -189,10 +190,10 @@ class BlockReader(Iterable[Record | Block]):
             numbers, self.position = vbr6_few(self._data, position, count)
             scalars += numbers
             return None
-        if encoding is _BLOB:
+        if encoding == _BLOB:
             position = -(-position // 32) * 32
             end, element = position + -(-count // 4) * 32, _BYTES
-        elif encoding is _VBR:
+        elif encoding == _VBR:
             end = self._vbr_end(position, count, width)
         else:
             end = position + count * width
