@@ -94,6 +94,9 @@ def take_message_options(
         if word == "--":
             rest += (word, *reversed(words))
             break
+        if not word.startswith("-"):
+            rest.append(word)
+            continue
         applied = _applied(options, word, words)
         if applied is None:
             rest.append(word)
@@ -117,18 +120,17 @@ def own_words(arguments: Sequence[str]) -> Iterator[str]:
         if word == "--":
             return
         yield word
-        if _takes_next(word):
+        if word.startswith("-") and _takes_next(word):
             next(words, None)
 
 
 def _takes_next(word: str) -> bool:
+    """Return whether the value of an option, a word with a dash, is the next word."""
     is_passed_on = word == "-mllvm" or (word.startswith("-X") and "=" not in word)
-    return is_passed_on or (word.startswith("-") and COMPILER.takes_next(word))
+    return is_passed_on or COMPILER.takes_next(word)
 
 
 def _applied(options: MessageOptions, word: str, words: list[str]) -> MessageOptions | None:
-    if not word.startswith("-"):
-        return None
     rule = _RULE.fullmatch(word)
     found = COMPILER.find(rule[1] if rule else word)
     if found is None:
@@ -244,7 +246,7 @@ def check_input(path: Path) -> None:
 def check_regular(path: Path) -> None:
     """Raise InputOutputError for a path that is not a regular file."""
     try:
-        mode = path.stat().st_mode
+        mode = os.stat(path).st_mode  # noqa: PTH116 (faster, for each input)
     except (FileNotFoundError, NotADirectoryError):
         reason, hint = "no such file", _missing_hint(path)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -125,8 +126,7 @@ def _words(link_items: Sequence[str]) -> Iterator[str]:
 def _file_of(name: str, folders: Sequence[Path], *, is_static: bool) -> Path | None:
     """Return the file that a word names; None for an option, a system library, or a missing file."""
     if not name.startswith("-"):
-        path = Path(name)
-        return path if path.is_file() else None
+        return Path(name) if os.path.isfile(name) else None  # noqa: PTH113 (faster, for each input)
     if not name.startswith("-l"):
         return None
     wanted = name[2:]
