@@ -9,7 +9,7 @@ from msgspec import Struct, to_builtins
 from mlir_offload.offload.abi import EntryLayout, entry_layout, entry_layouts, kind_name
 from mlir_offload.offload.elf import ElfFile, ElfSection, SectionType
 from mlir_offload.offload.learned_section import LEARNED_SECTION, read_learned
-from mlir_offload.toolchain.learned_row import EntriesRow
+from mlir_offload.toolchain import learned_row
 from mlir_offload.toolchain.tables import table_cache
 
 
@@ -87,7 +87,7 @@ def learned_layouts(elf: ElfFile) -> Iterator[EntryLayout]:
     """Yield the entry layouts of unknown releases, which the object itself describes."""
     for release in read_learned(elf, elf.view.location):
         for row in release.rows:
-            if isinstance(row, EntriesRow):
+            if isinstance(row, learned_row.EntriesRow):
                 yield entry_layout(to_builtins(row))
 
 
