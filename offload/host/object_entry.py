@@ -123,8 +123,9 @@ def _read_array(
         layouts[0],
     )
     members, numbers = layout.members, layout.numbers
-    for start in range(0, content.size - members.size + 1, members.size):
-        values = (*content.unpack(members, start, "entry"), 0)
+    rows = content.table(members, 0, content.size // members.size, "entries")
+    for start, row in zip(range(0, content.size, members.size), rows, strict=False):
+        values = (*row, 0)
         named_at = start + layout.name_at
         name = elf.text_of(pointers.get(named_at) or (-1, values[numbers["name"]]))
         if not name:

@@ -34,12 +34,18 @@ class Abbreviation(Struct, frozen=True):
     `element` is the encoding of an array element (BLOB: bytes, aligned to 32 bits). `free_count` is
     the number of operands that take no bits. `problem` is the reason why no record can use the
     abbreviation. LLVM accepts such a definition, and Zig's writer emits some.
+
+    If no VBR number is longer than one chunk, that is, no bit of `continued` is set, the scalars take `bits` bits, and
+    each is a shifted and masked part of them or a literal. `steps` are shift, mask and literal; empty with CHAR6.
     """
 
     scalars: tuple[Field, ...]
     element: Field | None
     free_count: int
     problem: str = ""
+    steps: tuple[tuple[int, int, int], ...] = ()
+    bits: int = 0
+    continued: int = 0
 
 
 class _Known(Struct, frozen=True):
@@ -128,4 +134,19 @@ def _checked(fields: list[Field]) -> Abbreviation:
         return Abbreviation((), None, 0, problem)
     # One literal, usually the code, is not counted: the abbreviation ID of each record takes bits.
     free_count = kinds.count(Encoding.LITERAL) - 1
-    return Abbreviation(tuple(fields), element, max(0, free_count))
+    steps = () if Encoding.CHAR6 in kinds else _steps(fields)
+    return Abbreviation(tuple(fields), element, max(0, free_count), "", *steps)
+
+
+def _steps(fields: list[Field]) -> tuple[tuple[tuple[int, int, int], ...], int, int]:
+    """Return the fields `steps`, `bits` and `continued` of an abbreviation."""
+    steps, shift, continued = [], 0, 0
+    for encoding, width in fields:
+        if encoding == Encoding.LITERAL:
+            steps.append((0, 0, width))
+            continue
+        is_vbr = encoding == Encoding.VBR
+        steps.append((shift, (1 << width - is_vbr) - 1, 0))
+        shift += width
+        continued |= is_vbr << shift - 1
+    return tuple(steps), shift, continued

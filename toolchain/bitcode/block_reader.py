@@ -89,13 +89,18 @@ class BlockReader(Iterable[Record | Block]):
                 self._check_end()
                 return
             if number == ENTER_BLOCK:
-                block = block_at(self.stream, self.position, self._end)
-                self.position = block.end
-                if block.number == BLOCK_INFO:
-                    _read_block_info(self.stream, block)
-                yield block
+                yield self._nested()
                 continue
-            record = self._record(begin, number, word >> width)
+            record = None
+            try:
+                if number > _UNABBREVIATED:
+                    record = self._abbreviated(begin, number, word >> width)
+                elif number == _UNABBREVIATED:
+                    record = self._unabbreviated(begin, word >> width)
+                else:
+                    self._define(begin)
+            except ValueError as error:
+                raise self.malformed(begin, str(error)) from error
             if self.position > self._end:
                 raise self.malformed(begin, "what is here leaves it")
             if record is not None:
@@ -105,26 +110,19 @@ class BlockReader(Iterable[Record | Block]):
         """Return the entry at `position`, None at the end. Raises VerificationError if it is malformed."""
         return next(iter(self), None)
 
-    def _record(self, begin: int, number: int, word: int) -> Record | None:
-        """Return the record with an abbreviation ID; None for the definition of an abbreviation.
-
-        `word` contains the bits after the ID.
-        """
-        try:
-            if number > _UNABBREVIATED:
-                return self._abbreviated(begin, number, word)
-            if number == _UNABBREVIATED:
-                return self._unabbreviated(begin, word)
-            self._define(begin)
-        except ValueError as error:
-            raise self.malformed(begin, str(error)) from error
-        return None
+    def _nested(self) -> Block:
+        block = block_at(self.stream, self.position, self._end)
+        self.position = block.end
+        if block.number == BLOCK_INFO:
+            _read_block_info(self.stream, block)
+        return block
 
     def _check_end(self) -> None:
         if -(-self.position // 32) * 32 != self._end:
             raise self.malformed(self.position, f"it ends here, not at bit {self._end}")
 
     def _unabbreviated(self, begin: int, word: int) -> Record:
+        """Return the record at the position; `word` has its first bits."""
         if word & _TWO_CONTINUED:
             code, position = vbr_at(self._data, self.position, USUAL_CHUNK)
             count, position = vbr_at(self._data, position, USUAL_CHUNK)
@@ -146,7 +144,16 @@ class BlockReader(Iterable[Record | Block]):
             raise self.malformed(begin, abbreviation.problem)
         if abbreviation.free_count:
             self.stream.spend(abbreviation.free_count, begin)
-        scalars = self._scalars(abbreviation.scalars, word)
+        steps = abbreviation.steps
+        if (
+            steps
+            and not word & abbreviation.continued
+            and abbreviation.bits <= WORD_BITS - self._width
+        ):
+            scalars = [word >> shift & mask | literal for shift, mask, literal in steps]
+            self.position += abbreviation.bits
+        else:
+            scalars = self._scalars(abbreviation.scalars, word)
         array = None
         if abbreviation.element is not None:
             count, place = vbr_at(self._data, self.position, USUAL_CHUNK)
