@@ -221,7 +221,7 @@ def _input(options: CompileOptions, name: str) -> CompileOptions:
     if not name:
         msg = "an argument is empty, where a file is expected"
         raise UsageError(msg, hint="leave it out; a variable of the shell may be empty")
-    path = Path(name)
+    path = path_named(name)
     languages = (
         (*options.languages, (path, options.language)) if options.language else options.languages
     )
@@ -231,6 +231,12 @@ def _input(options: CompileOptions, name: str) -> CompileOptions:
         languages=languages,
         link_items=(*options.link_items, as_operand(name)),
     )
+
+
+@cache
+def path_named(name: str) -> Path:
+    """Return the path of a word, the same object each time: it computes its text and its hash once."""
+    return Path(name)
 
 
 def check_input(path: Path) -> None:

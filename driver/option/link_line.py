@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.driver.option.command_line import IR_SUFFIXES, sources
+from mlir_offload.driver.option.command_line import IR_SUFFIXES, path_named, sources
 from mlir_offload.driver.option.compile_options import CompileOptions
 from mlir_offload.offload.link import objects as link_objects
 
@@ -126,7 +126,7 @@ def _words(link_items: Sequence[str]) -> Iterator[str]:
 def _file_of(name: str, folders: Sequence[Path], *, is_static: bool) -> Path | None:
     """Return the file that a word names; None for an option, a system library, or a missing file."""
     if not name.startswith("-"):
-        return Path(name) if os.path.isfile(name) else None  # noqa: PTH113 (faster, for each input)
+        return path_named(name) if os.path.isfile(name) else None  # noqa: PTH113 (faster, for each input)
     if not name.startswith("-l"):
         return None
     wanted = name[2:]
