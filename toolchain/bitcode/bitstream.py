@@ -205,7 +205,7 @@ def block_at(stream: BitStream, position: int, limit: int) -> Block:
     else:
         number, width, behind = word & 0x7F, word >> 8 & 7, position + 12
     begin = behind + 63 & ~31
-    end = begin + 32 * _size_at(data, (begin >> 3) - 4)[0] if begin <= limit else begin
+    end = begin + 32 * _size_at(data, (begin >> 3) - 4)[0] if begin <= stream.size else begin
     if end <= limit and _MIN_WIDTH <= width <= _MAX_WIDTH:
         shared = stream.shared.get(number)
         return Block(number, begin, end, width, len(shared) if shared else 0)
