@@ -93,13 +93,16 @@ def linker_outputs(link_items: Sequence[str]) -> Iterator[Path]:
     """Yield the files that the linker writes in addition to its output."""
     before = ""
     for word in _words(link_items):
+        if not word.startswith(_FOR_LINKER):
+            before = ""
+            continue
         name = word.removeprefix(_FOR_LINKER).lstrip("-")
         option, is_joined, value = name.partition("=")
-        if word.startswith(_FOR_LINKER) and option in _WRITES and is_joined:
+        if option in _WRITES and is_joined:
             yield Path(value)
-        elif before in _WRITES and word.startswith(_FOR_LINKER):
+        elif before in _WRITES:
             yield Path(word.removeprefix(_FOR_LINKER))
-        before = name if word.startswith(_FOR_LINKER) else ""
+        before = name
 
 
 def _items(link_items: Sequence[str], folders: Sequence[Path]) -> Iterator[LinkItem]:
