@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
+from itertools import compress
 
 from msgspec import Struct, field
 
@@ -21,6 +21,7 @@ _HEADER = struct.Struct("<4s2sBBB7xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
+_NAME, _TYPE = 0, 1
 _ALLOCATED = 0x2
 _SPECIAL_SECTIONS = 0xFF00
 _EXTENDED_INDEX = 0xFFFF
@@ -37,7 +38,7 @@ _LONGEST_NAME = 1 << 16
 _SMALL_BYTES = 1 << 20
 
 
-class ElfType(IntEnum):
+class ElfType:
     """The type of an ELF file (`e_type`)."""
 
     RELOCATABLE = 1
@@ -45,7 +46,7 @@ class ElfType(IntEnum):
     SHARED = 3
 
 
-class Machine(IntEnum):
+class Machine:
     """The processors of host and devices (`e_machine`)."""
 
     X86_64 = 62
@@ -54,7 +55,7 @@ class Machine(IntEnum):
     AMDGPU = 224
 
 
-class SectionType(IntEnum):
+class SectionType:
     """The section types that are used here (`sh_type`)."""
 
     PROGBITS = 1
@@ -64,9 +65,6 @@ class SectionType(IntEnum):
     NOBITS = 8
     DYNSYM = 11
     LLVM_OFFLOADING = 0x6FFF4C0B
-
-
-_NOBITS, _RELA = SectionType.NOBITS.value, SectionType.RELA.value
 
 
 class ElfSection(Struct, frozen=True):
@@ -172,9 +170,9 @@ class ElfFile(Struct):
     # String tables by section number. Many compilers use one table for section names and symbol names.
     _strings: dict[int, StringTable] = field(default_factory=dict)
     _sections: tuple[ElfSection, ...] | None = None
-    _types: tuple[int, ...] | None = None
+    _columns: tuple[tuple[int, ...], ...] | None = None
     # The sections that are loaded with a program: number, start address and end address.
-    _allocated: tuple[tuple[int, int, int], ...] | None = None
+    _allocated: list[tuple[int, int, int]] | None = None
 
     @property
     def sections(self) -> tuple[ElfSection, ...]:
@@ -210,27 +208,31 @@ class ElfFile(Struct):
     def starting(self, prefixes: tuple[bytes, ...]) -> tuple[ElfSection, ...]:
         """Return the sections whose names, including the final NUL, start with one of the prefixes."""
         names = self.names.data if self.names else b""
+        places: set[int] = set()
         # Most objects contain few of the requested sections.
-        present = tuple([prefix for prefix in prefixes if prefix in names])
-        if not present:
+        for prefix in [prefix for prefix in prefixes if prefix in names]:
+            at = names.find(prefix)
+            while at >= 0:
+                places.add(at)
+                at = names.find(prefix, at + 1)
+        if not places:
             return ()
-        rows = enumerate(self.rows)
-        return tuple(
-            [self.section(number) for number, row in rows if names.startswith(present, row[0])]
-        )
+        is_named = map(places.__contains__, self._column(_NAME))
+        return tuple([self.section(number) for number in compress(range(len(self.rows)), is_named)])
 
-    def of_type(self, kind: SectionType) -> Iterator[ElfSection]:
+    def of_type(self, kind: int) -> Iterator[ElfSection]:
         """Return the sections of a type."""
         return map(self.section, self._numbers(kind))
 
     def _numbers(self, kind: int) -> Iterator[int]:
-        """Yield the numbers of the sections of a type. `tuple.index` is faster than a loop over all headers."""
-        if self._types is None:
-            self._types = tuple([row[1] for row in self.rows])
-        number = -1
-        for _ in range(self._types.count(kind)):
-            number = self._types.index(kind, number + 1)
-            yield number
+        """Return the numbers of the sections of a type."""
+        return compress(range(len(self.rows)), map(kind.__eq__, self._column(_TYPE)))
+
+    def _column(self, number: int) -> tuple[int, ...]:
+        """Return a field of all section headers, because a loop in C over a tuple is faster than one over the rows."""
+        if self._columns is None:
+            self._columns = tuple(zip(*self.rows, strict=True))
+        return self._columns[number] if self._columns else ()
 
     def content(self, section: ElfSection, *, form: str = "") -> ByteView:
         """Return the content of a section; empty for SHT_NOBITS.
@@ -244,7 +246,7 @@ class ElfFile(Struct):
     def _content_of(self, number: int) -> ByteView:
         """Return the content of a section like `content`, but decode its name only for an error."""
         row = self.rows[number]
-        if row[1] == _NOBITS or row[4] + row[5] > self.view.size:
+        if row[1] == SectionType.NOBITS or row[4] + row[5] > self.view.size:
             return self.content(self.section(number))
         return self.view.part(row[4], row[5], "section")
 
@@ -282,7 +284,7 @@ class ElfFile(Struct):
         """
         found: dict[int, tuple[int, int]] = {}
         everywhere, own = not self.is_relocatable, section.number
-        for number in self._numbers(_RELA):
+        for number in self._numbers(SectionType.RELA):
             if everywhere or self.rows[number][7] == own:
                 found.update(self._pointers_of(number, section))
         return found
@@ -304,15 +306,15 @@ class ElfFile(Struct):
     def _placed(self, address: int) -> tuple[int, int]:
         """Return the section at an address and the offset in it; -1 if there is none."""
         if self._allocated is None:
-            self._allocated = tuple(
-                [
-                    (number, row[3], row[3] + row[5])
-                    for number, row in enumerate(self.rows)
-                    if row[2] & _ALLOCATED
-                ]
-            )
-        for number, begin, end in self._allocated:
+            self._allocated = [
+                (number, row[3], row[3] + row[5])
+                for number, row in enumerate(self.rows)
+                if row[2] & _ALLOCATED and row[1] != SectionType.NOBITS
+            ]
+        for place, (number, begin, end) in enumerate(self._allocated):
             if begin <= address < end:
+                # The next address is usually in the same section. They do not overlap, except .tbss, which has no bytes.
+                self._allocated.insert(0, self._allocated.pop(place))
                 return number, address - begin
         return -1, 0
 
@@ -326,10 +328,9 @@ class ElfFile(Struct):
         base = 0 if is_relocatable else section.address
         view = self._content_of(table)
         rows = view.table(_RELOCATION, 0, view.size // _RELOCATION.size, "relocations")
-        for place, info, addend in rows:
+        end = base + section.size
+        for place, info, addend in [row for row in rows if base <= row[0] < end]:
             offset = place - base
-            if not 0 <= offset < section.size:
-                continue
             # Only the symbols of these relocations are decoded, because they are few.
             at = (info >> 32) * _SYMBOL.size
             if not at:
@@ -346,10 +347,10 @@ def read_elf(view: ByteView) -> ElfFile:
     Raises VerificationError if it is not a 64-bit little-endian ELF file, or is corrupt.
     """
     view = view.part(0, view.size, "content", form="ELF file")
-    if view.head(6) != ELF_MAGIC + _ELF64_LITTLE:
-        raise view.malformed(0, "identification", "not a 64-bit little-endian ELF file")
     header = view.unpack(_HEADER, 0, "header")
-    _, _, _, os_abi, abi_version, kind, machine, _, _, _, sections_at, flags, *sizes = header
+    magic, form, _, os_abi, abi_version, kind, machine, _, _, _, sections_at, flags, *sizes = header
+    if magic != ELF_MAGIC or form != _ELF64_LITTLE:
+        raise view.malformed(0, "identification", "not a 64-bit little-endian ELF file")
     rows, strings = _section_rows(view, sections_at, *sizes[3:]) if sections_at else ([], {})
     names = next(iter(strings.values()), None)
     return ElfFile(view, kind, machine, flags, os_abi, abi_version, rows, names, strings)

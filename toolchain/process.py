@@ -208,7 +208,7 @@ class ProcessRunner(Struct):
         if self.fork_servers is None:
             return None
         with self._lock:
-            return self.fork_servers.share(dict(os.environ), _open_server)
+            return self.fork_servers.share(os.environ, _open_server)
 
     def close(self) -> None:
         """End the fork servers."""
@@ -224,7 +224,7 @@ class ProcessRunner(Struct):
             with self._lock:
                 if self._stopping:
                     raise KeyboardInterrupt
-                found = servers.find(command.argv[0], dict(os.environ), _open_server)
+                found = servers.find(command.argv[0], os.environ, _open_server)
             if found is None:
                 return None
             server, entry = found
@@ -233,7 +233,7 @@ class ProcessRunner(Struct):
                 return None
             with self._lock:
                 self._children.add(fork)
-                servers.load_all(dict(os.environ), _open_server)
+                servers.load_all(os.environ, _open_server)
         finally:
             self._starting_threads.discard(thread)
         if self._stopping:

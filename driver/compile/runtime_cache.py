@@ -1,4 +1,4 @@
-"""A cache of compiled runtime objects, keyed by sources, compiler, options and headers."""
+"""A cache of compiled runtime objects, keyed by the states of sources, compiler and headers, and by options."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.system.processor import NATIVE_FLAG, processor_identity
-from mlir_offload.driver.system.tool_watch import program_stamp
+from mlir_offload.driver.system.tool_watch import file_stamp, is_settled, program_stamp
 from mlir_offload.driver.system.workspace import replace_bytes, user_cache
-from mlir_offload.offload.runtime import runtime_digest
+from mlir_offload.offload.runtime import runtime_include_directory
 from mlir_offload.toolchain.byte_view import sha256
 from mlir_offload.toolchain.process import Command
 
@@ -37,21 +37,29 @@ def compile_runtime_source(
 
 
 def cached_runtime(command: Command, source: Path, output: Path) -> Path | None:
-    """Return the path of the cached result of a command; None if clang cannot be identified.
+    """Return the path of the cached result of a command; None if clang or the sources cannot be identified.
 
     The name is a hash of everything that clang reads. It excludes the paths of source and output, because the
     result does not depend on them.
     """
-    program = program_stamp(Path(command.argv[0]))
-    if not program:
+    program, sources = program_stamp(Path(command.argv[0])), _sources_stamp()
+    if not (program and sources):
         return None
     names = {str(source): source.name, str(output): ""}
-    found = sha256(runtime_digest().encode())
+    found = sha256(sources.encode())
     for word in (program, *(names.get(word, word) for word in command.argv), *_surroundings()):
         found.update(f"{len(word)} {word}\n".encode("utf-8", "surrogateescape"))
     if NATIVE_FLAG in command.argv:
         found.update(processor_identity().encode())
     return user_cache(os.environ) / "runtime" / found.hexdigest()[:32]
+
+
+def _sources_stamp() -> str:
+    """Return a stamp of the runtime's sources; empty if it is not reliable. Hashing them takes ten times longer."""
+    with os.scandir(runtime_include_directory()) as entries:
+        found = sorted((entry.name, entry.stat()) for entry in entries)
+    stamps = [f"{name} {file_stamp(status)}" for name, status in found]
+    return "\n".join(stamps) if is_settled(status for _, status in found) else ""
 
 
 def _surroundings() -> list[str]:

@@ -39,14 +39,12 @@ def host_runtime(context: BuildContext) -> HostRuntime:
     """Return the runtime for the kinds of the targets and inputs; it is compiled only if it is needed."""
     kinds = {target.kind for target in context.targets}
     kinds |= {kind for item in context.given for kind in item.device_kinds}
-    archs = tuple((kind, _archs(context, kind)) for kind in all_kinds())
+    used: set[tuple[str, str]] = {(target.kind, target.arch) for target in context.targets}
+    used |= {(image.kind, image.arch) for item in context.given for image in item.images}
+    archs = tuple(
+        (kind, tuple(sorted(arch for other, arch in used if other == kind))) for kind in all_kinds()
+    )
     return HostRuntime(context.workspace / "runtime.o", frozenset(kinds), archs)
-
-
-def _archs(context: BuildContext, kind: Kind) -> tuple[str, ...]:
-    archs = {target.arch for target in context.targets_of(kind)}
-    archs |= {image.arch for item in context.given for image in item.images if image.kind == kind}
-    return tuple(sorted(archs))
 
 
 def memref_copy_objects(

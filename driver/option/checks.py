@@ -42,7 +42,7 @@ from mlir_offload.toolchain.target import (
 if TYPE_CHECKING:
     from mlir_offload.offload.link.objects import ObjectContents
 
-_STREAM = Path("-")
+_STREAM = "-"
 _HINT = "write to another file"
 _LINKER_MAP = "-Wl,-Map"
 _CONFIGURATION = "--config="
@@ -86,7 +86,7 @@ def check_kept(directory: Path | None, inputs: Iterable[Path]) -> None:
         return
     root = os.path.realpath(directory)
     for path in (*report().sources, *inputs):
-        if path != _STREAM and Path(os.path.realpath(path)).is_relative_to(root):
+        if str(path) != _STREAM and Path(os.path.realpath(path)).is_relative_to(root):
             msg = f"input file '{path}' is in '{directory}', where -save-temps replaces files"
             hint = f"keep them in another directory: -save-temps={directory / 'temps'}"
             raise UsageError(msg, hint=hint)
@@ -125,10 +125,11 @@ def _message_outputs() -> Iterator[OutputFile]:
 
 def _key(path: Path) -> _Key | None:
     """Return the identity of a file; None for standard streams, devices and pipes."""
-    if path == _STREAM:
+    name = str(path)
+    if name == _STREAM:
         return None
     try:
-        found = path.stat()
+        found = os.stat(name)  # noqa: PTH116 (faster, for each input)
     except (OSError, ValueError):
         return ("path", os.path.realpath(path))
     return ("inode", found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
@@ -272,12 +273,11 @@ def warn_of_arguments(options: CompileOptions, texts: Iterable[str]) -> None:
 
 
 def _unused(options: CompileOptions) -> Iterator[str]:
-    is_preprocessed = any(path.suffix in PREPROCESSED_SUFFIXES for path in options.inputs)
     is_linked = options.mode is Mode.LINK
     for name, value in options.spelled:
         found = COMPILER.find(name)
         inputs = found[0].inputs if found else ""
-        if (inputs == "preprocessor" and not is_preprocessed) or (
+        if (inputs == "preprocessor" and not _is_preprocessed(options)) or (
             inputs == "link" and not is_linked
         ):
             shown = _as_clang_shows(name.rstrip(" "), value)
@@ -298,6 +298,10 @@ def _unused(options: CompileOptions) -> Iterator[str]:
         unused += [f"-MF {options.depfile.file}"] if options.depfile.file else []
         unused += [f"-MT {target}" for target in options.depfile.targets]
     yield from (f"argument unused during compilation: '{word}'" for word in unused)
+
+
+def _is_preprocessed(options: CompileOptions) -> bool:
+    return any(path.suffix in PREPROCESSED_SUFFIXES for path in options.inputs)
 
 
 def _as_clang_shows(name: str, value: str) -> str:

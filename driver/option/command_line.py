@@ -94,6 +94,9 @@ def take_message_options(
         if word == "--":
             rest += (word, *reversed(words))
             break
+        if not word.startswith("-"):
+            rest.append(word)
+            continue
         applied = _applied(options, word, words)
         if applied is None:
             rest.append(word)
@@ -117,18 +120,17 @@ def own_words(arguments: Sequence[str]) -> Iterator[str]:
         if word == "--":
             return
         yield word
-        if _takes_next(word):
+        if word.startswith("-") and _takes_next(word):
             next(words, None)
 
 
 def _takes_next(word: str) -> bool:
+    """Return whether the value of an option, a word with a dash, is the next word."""
     is_passed_on = word == "-mllvm" or (word.startswith("-X") and "=" not in word)
-    return is_passed_on or (word.startswith("-") and COMPILER.takes_next(word))
+    return is_passed_on or COMPILER.takes_next(word)
 
 
 def _applied(options: MessageOptions, word: str, words: list[str]) -> MessageOptions | None:
-    if not word.startswith("-"):
-        return None
     rule = _RULE.fullmatch(word)
     found = COMPILER.find(rule[1] if rule else word)
     if found is None:
@@ -219,7 +221,7 @@ def _input(options: CompileOptions, name: str) -> CompileOptions:
     if not name:
         msg = "an argument is empty, where a file is expected"
         raise UsageError(msg, hint="leave it out; a variable of the shell may be empty")
-    path = Path(name)
+    path = path_named(name)
     languages = (
         (*options.languages, (path, options.language)) if options.language else options.languages
     )
@@ -229,6 +231,12 @@ def _input(options: CompileOptions, name: str) -> CompileOptions:
         languages=languages,
         link_items=(*options.link_items, as_operand(name)),
     )
+
+
+@cache
+def path_named(name: str) -> Path:
+    """Return the path of a word, the same object each time: it computes its text and its hash once."""
+    return Path(name)
 
 
 def check_input(path: Path) -> None:
@@ -244,7 +252,7 @@ def check_input(path: Path) -> None:
 def check_regular(path: Path) -> None:
     """Raise InputOutputError for a path that is not a regular file."""
     try:
-        mode = path.stat().st_mode
+        mode = os.stat(path).st_mode  # noqa: PTH116 (faster, for each input)
     except (FileNotFoundError, NotADirectoryError):
         reason, hint = "no such file", _missing_hint(path)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.driver.option.command_line import IR_SUFFIXES, sources
+from mlir_offload.driver.option.command_line import IR_SUFFIXES, path_named, sources
 from mlir_offload.driver.option.compile_options import CompileOptions
 from mlir_offload.offload.link import objects as link_objects
 
@@ -92,13 +93,16 @@ def linker_outputs(link_items: Sequence[str]) -> Iterator[Path]:
     """Yield the files that the linker writes in addition to its output."""
     before = ""
     for word in _words(link_items):
+        if not word.startswith(_FOR_LINKER):
+            before = ""
+            continue
         name = word.removeprefix(_FOR_LINKER).lstrip("-")
         option, is_joined, value = name.partition("=")
-        if word.startswith(_FOR_LINKER) and option in _WRITES and is_joined:
+        if option in _WRITES and is_joined:
             yield Path(value)
-        elif before in _WRITES and word.startswith(_FOR_LINKER):
+        elif before in _WRITES:
             yield Path(word.removeprefix(_FOR_LINKER))
-        before = name if word.startswith(_FOR_LINKER) else ""
+        before = name
 
 
 def _items(link_items: Sequence[str], folders: Sequence[Path]) -> Iterator[LinkItem]:
@@ -125,8 +129,7 @@ def _words(link_items: Sequence[str]) -> Iterator[str]:
 def _file_of(name: str, folders: Sequence[Path], *, is_static: bool) -> Path | None:
     """Return the file that a word names; None for an option, a system library, or a missing file."""
     if not name.startswith("-"):
-        path = Path(name)
-        return path if path.is_file() else None
+        return path_named(name) if os.path.isfile(name) else None  # noqa: PTH113 (faster, for each input)
     if not name.startswith("-l"):
         return None
     wanted = name[2:]

@@ -131,6 +131,12 @@ _ELF = b"\x7fELF"
 _SETTLED_NS = 2_000_000_000
 
 
+def is_settled(files: Iterable[os.stat_result]) -> bool:
+    """Return whether stamps of files are reliable, because no file was written recently."""
+    newest = max(status.st_ctime_ns for status in files)
+    return abs(time.time_ns() - newest) >= _SETTLED_NS
+
+
 def program_stamp(program: Path) -> str:
     """Return a stamp of a program and the directories of its libraries; empty if it is not reliable.
 
@@ -146,8 +152,7 @@ def program_stamp(program: Path) -> str:
         return ""
     path = os.environ.get("LD_LIBRARY_PATH", "")
     found = [status for place in _places(program, path) if (status := _status(place)) is not None]
-    newest = max(status.st_ctime_ns for status in (own, *found))
-    if abs(time.time_ns() - newest) < _SETTLED_NS:
+    if not is_settled((own, *found)):
         return ""
     return " ".join((path, *(file_stamp(status) for status in (own, *found))))
 

@@ -31,7 +31,7 @@ def read_host_image(view: ByteView) -> DeviceCode:
         form=_FORM,
         producer=producer,
         llvm_major=major,
-        arch=_ARCHS[Machine(elf.machine)],
+        arch=_ARCHS[elf.machine],
         is_relocatable=elf.is_relocatable,
         kernels=tuple(
             DeviceKernel(symbol.name, code_bytes=symbol.size) for symbol in _functions(symbols)

@@ -56,10 +56,8 @@ _OPENMP = "openmp"
 def elf_name(elf: ElfFile) -> str:
     """Return the type of an ELF file and its processor."""
     is_program = elf.type == ElfType.SHARED and bool(elf.named(_INTERPRETER))
-    kind = (
-        "executable" if is_program else _TYPES.get(ElfType(elf.type)) if elf.type in _TYPES else ""
-    )
-    machine = _MACHINES.get(Machine(elf.machine)) if elf.machine in _MACHINES else ""
+    kind = "executable" if is_program else _TYPES.get(elf.type)
+    machine = _MACHINES.get(elf.machine)
     return f"ELF {kind or f'type {elf.type}'}, {machine or f'machine {elf.machine}'}"
 
 
@@ -186,7 +184,8 @@ def _offset_in_file(elf: ElfFile, section: ElfSection) -> int | None:
 
 
 def _section_type(number: int) -> str:
-    try:
-        return f"SHT_{SectionType(number).name}"
-    except ValueError:
-        return f"{number:#x}"
+    name = next(
+        (name for name, value in vars(SectionType).items() if name.isupper() and value == number),
+        None,
+    )
+    return f"SHT_{name}" if name else f"{number:#x}"

@@ -9,7 +9,7 @@ from msgspec import Struct, to_builtins
 from mlir_offload.offload.abi import EntryLayout, entry_layout, entry_layouts, kind_name
 from mlir_offload.offload.elf import ElfFile, ElfSection, SectionType
 from mlir_offload.offload.learned_section import LEARNED_SECTION, read_learned
-from mlir_offload.toolchain.learned_row import EntriesRow
+from mlir_offload.toolchain import learned_row
 from mlir_offload.toolchain.tables import table_cache
 
 
@@ -87,7 +87,7 @@ def learned_layouts(elf: ElfFile) -> Iterator[EntryLayout]:
     """Yield the entry layouts of unknown releases, which the object itself describes."""
     for release in read_learned(elf, elf.view.location):
         for row in release.rows:
-            if isinstance(row, EntriesRow):
+            if isinstance(row, learned_row.EntriesRow):
                 yield entry_layout(to_builtins(row))
 
 
@@ -123,8 +123,9 @@ def _read_array(
         layouts[0],
     )
     members, numbers = layout.members, layout.numbers
-    for start in range(0, content.size - members.size + 1, members.size):
-        values = (*content.unpack(members, start, "entry"), 0)
+    rows = content.table(members, 0, content.size // members.size, "entries")
+    for start, row in zip(range(0, content.size, members.size), rows, strict=False):
+        values = (*row, 0)
         named_at = start + layout.name_at
         name = elf.text_of(pointers.get(named_at) or (-1, values[numbers["name"]]))
         if not name:

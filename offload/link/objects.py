@@ -260,7 +260,7 @@ def _called(elf: ElfFile) -> tuple[frozenset[str], frozenset[str]]:
             is_embedded = symbol.is_weak and symbol.is_hidden
             if symbol.is_undefined or (is_embedded and symbol.name.startswith(_EMBEDDED_PREFIX)):
                 runtime.add(symbol.name)
-        if table.may_name(data) and table.any_function.search(data):
+        if table.any_function.search(data):
             library.update(
                 symbol.name
                 for symbol in elf.symbols_of(section)

@@ -26,7 +26,6 @@ class RunnerTable(Struct, frozen=True, dict=True):
     """The libraries of all releases, and their directories within an installation."""
 
     folders: tuple[str, ...]
-    words: tuple[bytes, ...]
     file: str
     package: str
     libraries: tuple[RunnerLibrary, ...]
@@ -42,10 +41,6 @@ class RunnerTable(Struct, frozen=True, dict=True):
         # The lookahead skips runs of zeros quickly.
         return pattern(rf"\0(?!\0)(?:{names})\0".encode())
 
-    def may_name(self, data: bytes) -> bool:
-        """Return whether the data contain a word that occurs in function names; much faster than `any_function`."""
-        return any([word in data for word in self.words])  # noqa: C419 (quicker than a generator)
-
 
 @cache
 def load_runner_table() -> RunnerTable:
@@ -57,7 +52,6 @@ def load_runner_table() -> RunnerTable:
     )
     return RunnerTable(
         folders=tuple(table["folders"]),
-        words=tuple(word.encode() for word in table["words"]),
         file=table["file"],
         package=table["package"],
         libraries=tuple(libraries),

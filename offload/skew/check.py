@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.container.contents import Image, Part, all_problems
+from mlir_offload.offload.container import contents
 from mlir_offload.offload.container.file_form import FileForm, file_form
 from mlir_offload.offload.file import contents_reader
 from mlir_offload.offload.link import check as link_check
@@ -20,10 +21,13 @@ from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
 from mlir_offload.toolchain.bitcode.skew import check_module
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.skew import rule as skew_rule
 from mlir_offload.toolchain.skew import text as ir_text
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.identity import Severity
-from mlir_offload.toolchain.skew.rule import load_rules
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.container.contents import Image, Part
 
 __all__ = ["Consumer", "SkewFinding", "check_file", "check_view"]
 
@@ -186,7 +190,7 @@ def _entries(part: Part, consumer: Consumer) -> Iterator[SkewFinding]:
 
 
 def _damages(part: Part) -> Iterator[SkewFinding]:
-    for problem in all_problems(part):
+    for problem in contents.all_problems(part):
         finding = _finding(Skew("BC005", {"reason": problem.message}), part.name, "")
         yield replace(finding, hint=problem.hint or finding.hint)
 
@@ -197,7 +201,7 @@ def image_name(kind: str, triple: str, arch: str) -> str:
 
 
 def _finding(skew: Skew, location: str, image: str) -> SkewFinding:
-    rule = load_rules()[skew.rule]
+    rule = skew_rule.load_rules()[skew.rule]
     place = f"{location}:{skew.line}" if skew.line else location
     message = rule.message.format(**skew.values)
     return SkewFinding(rule.name, rule.severity, message, place, rule.hint, image, skew.function)

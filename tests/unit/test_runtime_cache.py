@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mlir_offload.driver.compile import runtime_cache
 from mlir_offload.driver.compile.runtime_cache import cached_runtime, keep_runtime, take_runtime
 from mlir_offload.driver.system import processor
 from mlir_offload.driver.system import tool_watch as stamps
@@ -64,6 +65,31 @@ def test_headers_that_the_environment_names_give_another_object(
     first = place(clang)
     monkeypatch.setenv("CPATH", "/opt/include")
     assert place(clang) != first
+
+
+def test_another_state_of_the_sources_gives_another_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clang, sources = program(tmp_path), tmp_path / "sources"
+    sources.mkdir()
+    (sources / "runtime.c").write_text("int a;")
+    monkeypatch.setattr(runtime_cache, "runtime_include_directory", lambda: sources)
+    first = place(clang)
+    assert place(clang) == first
+    times = (sources / "runtime.c").stat().st_mtime_ns
+    (sources / "runtime.c").write_text("int b;")
+    os.utime(sources / "runtime.c", ns=(times, times))
+    second = place(clang)
+    assert second != first
+    (sources / "more.h").write_text("")
+    assert place(clang) not in {first, second}
+
+
+def test_no_object_is_kept_for_sources_that_may_still_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_cache, "is_settled", lambda _: False)
+    assert place(program(tmp_path)) is None
 
 
 def test_a_kept_object_is_taken_as_it_was(tmp_path: Path) -> None:

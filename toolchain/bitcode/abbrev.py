@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.bit_array import VBR_BYTES, bits, vbr, vbr_at
@@ -11,7 +9,7 @@ from mlir_offload.toolchain.bitcode.bit_array import VBR_BYTES, bits, vbr, vbr_a
 _MAX_WIDTH = 32
 
 
-class Encoding(IntEnum):
+class Encoding:
     """The encoding of an operand. LITERAL takes no bits."""
 
     LITERAL = 0
@@ -22,9 +20,9 @@ class Encoding(IntEnum):
     BLOB = 5
 
 
-Field = tuple[Encoding, int]
+# The encoding, and the width or the literal value.
+Field = tuple[int, int]
 
-_ENCODINGS = {encoding.value: encoding for encoding in Encoding if encoding}
 _WITH_WIDTH = frozenset({Encoding.FIXED, Encoding.VBR})
 _CHAR6_BITS = 6
 _FIELD_BITS = 8 * VBR_BYTES
@@ -36,12 +34,18 @@ class Abbreviation(Struct, frozen=True):
     `element` is the encoding of an array element (BLOB: bytes, aligned to 32 bits). `free_count` is
     the number of operands that take no bits. `problem` is the reason why no record can use the
     abbreviation. LLVM accepts such a definition, and Zig's writer emits some.
+
+    If no VBR number is longer than one chunk, that is, no bit of `continued` is set, the scalars take `bits` bits, and
+    each is a shifted and masked part of them or a literal. `steps` are shift, mask and literal; empty with CHAR6.
     """
 
     scalars: tuple[Field, ...]
     element: Field | None
     free_count: int
     problem: str = ""
+    steps: tuple[tuple[int, int, int], ...] = ()
+    bits: int = 0
+    continued: int = 0
 
 
 class _Known(Struct, frozen=True):
@@ -100,14 +104,14 @@ def _field(word: int) -> tuple[Field, int]:
     if word & 1:
         value, used = vbr(word >> 1, 8)
         return (Encoding.LITERAL, value), 1 + used
-    encoding = _ENCODINGS.get(word >> 1 & 7)
-    if encoding is None:
-        msg = f"an abbreviation with encoding {word >> 1 & 7}"
+    encoding = word >> 1 & 7
+    if not Encoding.FIXED <= encoding <= Encoding.BLOB:
+        msg = f"an abbreviation with encoding {encoding}"
         raise ValueError(msg)
     if encoding not in _WITH_WIDTH:
         return (encoding, _CHAR6_BITS), 4
     width, used = vbr(word >> 4, 5)
-    if width > _MAX_WIDTH or (encoding is Encoding.VBR and width == 1):
+    if width > _MAX_WIDTH or (encoding == Encoding.VBR and width == 1):
         msg = f"an abbreviation with a field of {width} bits"
         raise ValueError(msg)
     return ((encoding, width) if width else (Encoding.LITERAL, 0)), 4 + used
@@ -115,9 +119,9 @@ def _field(word: int) -> tuple[Field, int]:
 
 def _checked(fields: list[Field]) -> Abbreviation:
     element = None
-    if fields and fields[-1][0] is Encoding.BLOB:
+    if fields and fields[-1][0] == Encoding.BLOB:
         element = fields.pop()
-    elif len(fields) > 1 and fields[-2][0] is Encoding.ARRAY:
+    elif len(fields) > 1 and fields[-2][0] == Encoding.ARRAY:
         element = fields.pop()
         fields.pop()
     kinds = [encoding for encoding, _ in fields]
@@ -130,4 +134,19 @@ def _checked(fields: list[Field]) -> Abbreviation:
         return Abbreviation((), None, 0, problem)
     # One literal, usually the code, is not counted: the abbreviation ID of each record takes bits.
     free_count = kinds.count(Encoding.LITERAL) - 1
-    return Abbreviation(tuple(fields), element, max(0, free_count))
+    steps = () if Encoding.CHAR6 in kinds else _steps(fields)
+    return Abbreviation(tuple(fields), element, max(0, free_count), "", *steps)
+
+
+def _steps(fields: list[Field]) -> tuple[tuple[tuple[int, int, int], ...], int, int]:
+    """Return the fields `steps`, `bits` and `continued` of an abbreviation."""
+    steps, shift, continued = [], 0, 0
+    for encoding, width in fields:
+        if encoding == Encoding.LITERAL:
+            steps.append((0, 0, width))
+            continue
+        is_vbr = encoding == Encoding.VBR
+        steps.append((shift, (1 << width - is_vbr) - 1, 0))
+        shift += width
+        continued |= is_vbr << shift - 1
+    return tuple(steps), shift, continued

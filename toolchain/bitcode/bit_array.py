@@ -24,7 +24,6 @@ _CONTINUED = bytes(range(32, 64))
 _LARGE = pattern(rb"[\x20-\x3f]{2,}[\x00-\x1f]|[\x20-\x3f][\x08-\x1f]")
 _MAX_CHUNKS = 13
 _PIECE = 1 << 14
-_HIGH = 32
 _FEW = 64
 # From this count on, splitting all chunks at once is faster.
 _SEVERAL = 8
@@ -178,9 +177,10 @@ def vbr6_few(data: bytes, position: int, count: int) -> tuple[list[int], int]:
     Raises ValueError if one has more than 64 bits.
     """
     if count >= _SEVERAL:
-        found, used = _pairs(sextets(data, position, 2 * count), count)
-        if len(found) == count:
-            return found, position + 6 * used
+        found = _pairs(sextets(data, position, 2 * count), count)
+        if found is not None:
+            small, used = found
+            return list(small), position + 6 * used
     else:
         word = bits(data, position, 6 * count)
         if not word & _FEW_CONTINUED[count]:
@@ -205,21 +205,18 @@ def vbr6_few(data: bytes, position: int, count: int) -> tuple[list[int], int]:
     return numbers, position
 
 
-def _pairs(chunks: bytes, count: int) -> tuple[list[int], int]:
-    """Return `count` numbers of one or two chunks, and the number of chunks; fewer numbers if a larger one follows."""
-    found: list[int] = []
-    low = 0
-    for used, chunk in enumerate(chunks, 1):
-        if chunk < _HIGH:
-            found.append((low - _HIGH) | chunk << 5 if low else chunk)
-            low = 0
-            if len(found) == count:
-                return found, used
-        elif low:
-            break
-        else:
-            low = chunk
-    return found, 0
+def _pairs(chunks: bytes, count: int) -> tuple[bytes, int] | None:
+    """Return `count` numbers below 256 and the number of their chunks; None if one is larger."""
+    used = count
+    # Each chunk that is not the last of its number takes another one.
+    while missing := count - len(chunks[:used].translate(None, _CONTINUED)):
+        used += missing
+        if used > len(chunks):
+            return None
+    taken = chunks[:used]
+    if used == count:
+        return taken, used
+    return None if _has_large(taken) else (_joined_pairs(taken), used)
 
 
 def vbr(word: int, width: int) -> tuple[int, int]:

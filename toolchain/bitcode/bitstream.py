@@ -30,7 +30,7 @@ WORD = struct.Struct("<Q")
 WORD_BITS = 57
 """The bits of a 64-bit word that remain if reading begins at the last bit of its first byte."""
 _PADDING = bytes(WORD.size)
-_SIZE = struct.Struct("<I")
+_word_at, _size_at = WORD.unpack_from, struct.Struct("<I").unpack_from
 _MIN_WIDTH, _MAX_WIDTH = 2, 32
 # The continuation bits of a block ID (VBR8) and of the abbreviation ID width after it (VBR4).
 _CONTINUED = 0x880
@@ -173,9 +173,9 @@ class BitStream:
     def decode(self, place: LongArray) -> Sequence[int]:
         """Return the numbers of an array. Raises VerificationError if one is too large."""
         (encoding, width), data = place.element, self.data
-        if encoding is _CHAR6:
+        if encoding == _CHAR6:
             return char6(data, place.position, place.count)
-        if encoding is _FIXED:
+        if encoding == _FIXED:
             return fixed_numbers(data, place.position, place.count, width)
         try:
             if width == USUAL_CHUNK:
@@ -195,7 +195,7 @@ def block_at(stream: BitStream, position: int, limit: int) -> Block:
     Raises VerificationError if it ends after `limit`, or if the width of its abbreviation IDs is invalid.
     """
     data = stream.data
-    word = WORD.unpack_from(data, position >> 3)[0] >> (position & 7)
+    word = _word_at(data, position >> 3)[0] >> (position & 7)
     if word & _CONTINUED:
         try:
             number, behind = vbr_at(data, position, 8)
@@ -204,11 +204,11 @@ def block_at(stream: BitStream, position: int, limit: int) -> Block:
             raise stream.malformed(position, "block", str(error)) from error
     else:
         number, width, behind = word & 0x7F, word >> 8 & 7, position + 12
-    begin = (behind + 31 & ~31) + 32
-    size = _SIZE.unpack_from(data, (begin >> 3) - 4)[0] if begin <= stream.size else 0
-    end = begin + 32 * size
+    begin = behind + 63 & ~31
+    end = begin + 32 * _size_at(data, (begin >> 3) - 4)[0] if begin <= stream.size else begin
     if end <= limit and _MIN_WIDTH <= width <= _MAX_WIDTH:
-        return Block(number, begin, end, width, len(stream.shared.get(number, ())))
+        shared = stream.shared.get(number)
+        return Block(number, begin, end, width, len(shared) if shared else 0)
     reason = f"it has abbreviation numbers of {width} bits"
     if end > limit:
         reason = f"its {(end - begin) // 8} bytes do not fit in what is around it"

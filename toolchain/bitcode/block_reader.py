@@ -40,7 +40,8 @@ _word_at = WORD.unpack_from
 # The value bits of a chunk, the size of two numbers of one chunk each, and their continuation bits.
 _CHUNK_BITS, _TWO_CHUNKS, _TWO_CONTINUED = 0x1F, 2 * USUAL_CHUNK, 0x820
 _CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
-_LITERAL, _FIXED, _VBR, _ARRAY, _CHAR6, _BLOB = Encoding
+_LITERAL, _FIXED, _VBR = Encoding.LITERAL, Encoding.FIXED, Encoding.VBR
+_CHAR6, _BLOB = Encoding.CHAR6, Encoding.BLOB
 _BYTES: Field = (_FIXED, 8)
 _USUAL_ELEMENT: Field = (_VBR, USUAL_CHUNK)
 
@@ -88,13 +89,18 @@ class BlockReader(Iterable[Record | Block]):
                 self._check_end()
                 return
             if number == ENTER_BLOCK:
-                block = block_at(self.stream, self.position, self._end)
-                self.position = block.end
-                if block.number == BLOCK_INFO:
-                    _read_block_info(self.stream, block)
-                yield block
+                yield self._nested()
                 continue
-            record = self._record(begin, number, word >> width)
+            record = None
+            try:
+                if number > _UNABBREVIATED:
+                    record = self._abbreviated(begin, number, word >> width)
+                elif number == _UNABBREVIATED:
+                    record = self._unabbreviated(begin, word >> width)
+                else:
+                    self._define(begin)
+            except ValueError as error:
+                raise self.malformed(begin, str(error)) from error
             if self.position > self._end:
                 raise self.malformed(begin, "what is here leaves it")
             if record is not None:
@@ -104,26 +110,19 @@ class BlockReader(Iterable[Record | Block]):
         """Return the entry at `position`, None at the end. Raises VerificationError if it is malformed."""
         return next(iter(self), None)
 
-    def _record(self, begin: int, number: int, word: int) -> Record | None:
-        """Return the record with an abbreviation ID; None for the definition of an abbreviation.
-
-        `word` contains the bits after the ID.
-        """
-        try:
-            if number > _UNABBREVIATED:
-                return self._abbreviated(begin, number, word)
-            if number == _UNABBREVIATED:
-                return self._unabbreviated(begin, word)
-            self._define(begin)
-        except ValueError as error:
-            raise self.malformed(begin, str(error)) from error
-        return None
+    def _nested(self) -> Block:
+        block = block_at(self.stream, self.position, self._end)
+        self.position = block.end
+        if block.number == BLOCK_INFO:
+            _read_block_info(self.stream, block)
+        return block
 
     def _check_end(self) -> None:
         if -(-self.position // 32) * 32 != self._end:
             raise self.malformed(self.position, f"it ends here, not at bit {self._end}")
 
     def _unabbreviated(self, begin: int, word: int) -> Record:
+        """Return the record at the position; `word` has its first bits."""
         if word & _TWO_CONTINUED:
             code, position = vbr_at(self._data, self.position, USUAL_CHUNK)
             count, position = vbr_at(self._data, position, USUAL_CHUNK)
@@ -145,7 +144,16 @@ class BlockReader(Iterable[Record | Block]):
             raise self.malformed(begin, abbreviation.problem)
         if abbreviation.free_count:
             self.stream.spend(abbreviation.free_count, begin)
-        scalars = self._scalars(abbreviation.scalars, word)
+        steps = abbreviation.steps
+        if (
+            steps
+            and not word & abbreviation.continued
+            and abbreviation.bits <= WORD_BITS - self._width
+        ):
+            scalars = [word >> shift & mask | literal for shift, mask, literal in steps]
+            self.position += abbreviation.bits
+        else:
+            scalars = self._scalars(abbreviation.scalars, word)
         array = None
         if abbreviation.element is not None:
             count, place = vbr_at(self._data, self.position, USUAL_CHUNK)
@@ -156,7 +164,7 @@ class BlockReader(Iterable[Record | Block]):
         scalars: list[int] = []
         position, left = self.position, WORD_BITS - self._width
         for encoding, width in fields:
-            if encoding is _LITERAL:
+            if encoding == _LITERAL:
                 scalars.append(width)
                 continue
             if left < width:
@@ -164,7 +172,7 @@ class BlockReader(Iterable[Record | Block]):
                     raise self.malformed(self.position, "what is here leaves it")
                 word, left = _word_at(self._data, position >> 3)[0] >> (position & 7), WORD_BITS
             high = 1 << (width - 1)
-            if encoding is not _VBR:
+            if encoding != _VBR:
                 value = word & (2 * high - 1)
             elif word & high:
                 value, position = vbr_at(self._data, position, width)
@@ -173,7 +181,7 @@ class BlockReader(Iterable[Record | Block]):
                 continue
             else:
                 value = word & (high - 1)
-            scalars.append(_CHARACTERS[value] if encoding is _CHAR6 else value)
+            scalars.append(_CHARACTERS[value] if encoding == _CHAR6 else value)
             word >>= width
             left -= width
             position += width
@@ -189,10 +197,10 @@ class BlockReader(Iterable[Record | Block]):
             numbers, self.position = vbr6_few(self._data, position, count)
             scalars += numbers
             return None
-        if encoding is _BLOB:
+        if encoding == _BLOB:
             position = -(-position // 32) * 32
             end, element = position + -(-count // 4) * 32, _BYTES
-        elif encoding is _VBR:
+        elif encoding == _VBR:
             end = self._vbr_end(position, count, width)
         else:
             end = position + count * width

@@ -1,11 +1,13 @@
-"""The enum values of LLVM bitcode (llvm/Bitcode/LLVMBitCodes.h). LLVM never changes an assigned value."""
+"""The enum values of LLVM bitcode (llvm/Bitcode/LLVMBitCodes.h). LLVM never changes an assigned value.
+
+They are plain integers, because an IntEnum takes longer to define than the rest of the reader, and its
+members are slower to compare.
+"""
 
 from __future__ import annotations
 
-from enum import IntEnum
 
-
-class BlockId(IntEnum):
+class BlockId:
     """Block IDs."""
 
     MODULE = 8
@@ -24,14 +26,14 @@ class BlockId(IntEnum):
     FULL_LTO_SUMMARY = 24
 
 
-class IdentificationCode(IntEnum):
+class IdentificationCode:
     """Record codes of an IDENTIFICATION block."""
 
     STRING = 1
     EPOCH = 2
 
 
-class ModuleCode(IntEnum):
+class ModuleCode:
     """Record codes of a MODULE block."""
 
     VERSION = 1
@@ -46,21 +48,21 @@ class ModuleCode(IntEnum):
     IFUNC = 18
 
 
-class SymbolCode(IntEnum):
+class SymbolCode:
     """Record codes of a VALUE_SYMTAB block."""
 
     ENTRY = 1
     FUNCTION_ENTRY = 3
 
 
-class AttributeCode(IntEnum):
+class AttributeCode:
     """Record codes of PARAMATTR and PARAMATTR_GROUP blocks."""
 
     LIST = 2
     GROUP = 3
 
 
-class AttributeForm(IntEnum):
+class AttributeForm:
     """The encodings of an attribute in a group."""
 
     FLAG = 0
@@ -73,7 +75,7 @@ class AttributeForm(IntEnum):
     RANGES = 8
 
 
-class AttributeKind(IntEnum):
+class AttributeKind:
     """The attributes that determine how a parameter is passed to a kernel."""
 
     ALIGN = 1
@@ -81,7 +83,7 @@ class AttributeKind(IntEnum):
     BYREF = 69
 
 
-class TypeCode(IntEnum):
+class TypeCode:
     """Record codes of a TYPE block."""
 
     COUNT = 1
@@ -112,7 +114,7 @@ class TypeCode(IntEnum):
     TARGET = 26
 
 
-class ConstantCode(IntEnum):
+class ConstantCode:
     """Record codes of a CONSTANTS block that the initializers of offload data use."""
 
     SET_TYPE = 1
@@ -130,7 +132,7 @@ class ConstantCode(IntEnum):
     GEP = 32
 
 
-class MetadataCode(IntEnum):
+class MetadataCode:
     """Record codes of METADATA blocks that module flags, named metadata and attachments use."""
 
     STRING_OLD = 1
@@ -161,7 +163,7 @@ UNNUMBERED_METADATA = frozenset(
 )
 
 
-class SummaryCode(IntEnum):
+class SummaryCode:
     """Record codes of a module summary for link-time optimization."""
 
     VERSION = 10

@@ -98,7 +98,7 @@ class TypeSizes:
         if one.code in {TypeCode.POINTER, TypeCode.OPAQUE_POINTER}:
             return _padded(*layout.pointers.get(one.number, layout.pointers[0]))
         if one.code in _FLOAT_BITS:
-            width = _FLOAT_BITS[TypeCode(one.code)]
+            width = _FLOAT_BITS[one.code]
             return _padded(width, layout.floats.get(width, _power_of_two(width)))
         return self._aggregate(one)
 

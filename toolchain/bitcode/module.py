@@ -215,10 +215,6 @@ def _outer_modules(stream: BitStream, blocks: Sequence[Block]) -> list[_OuterMod
     return modules
 
 
-# Plain integers, because access to the members of an IntEnum is slower.
-_TYPE, _DATA_LAYOUT = BlockId.TYPE.value, ModuleCode.DATA_LAYOUT.value
-
-
 class _ModuleWalk:
     """One pass over a module. Reads strings, globals and types, and records the positions of all other blocks."""
 
@@ -245,7 +241,7 @@ class _ModuleWalk:
                 take = self._TAKEN.get(entry.code)
                 if take is not None:
                     take(self, entry)
-                if entry.code == _DATA_LAYOUT and not is_known:
+                if entry.code == ModuleCode.DATA_LAYOUT and not is_known:
                     self._note_front(reader)
 
     def _pass_front(self, reader: BlockReader) -> bool:
@@ -280,18 +276,18 @@ class _ModuleWalk:
         )
         fronts.append(front)
 
-    def blocks(self, number: BlockId) -> tuple[Block, ...]:
+    def blocks(self, number: int) -> tuple[Block, ...]:
         """Return the blocks with an ID."""
         return tuple(self._blocks.get(number, ()))
 
-    def records(self, number: BlockId) -> Iterator[Record]:
+    def records(self, number: int) -> Iterator[Record]:
         """Return the records of all blocks with an ID."""
         return records_of(self._stream, self.blocks(number))
 
     def _take_block(self, block: Block) -> None:
         # Not counted against the memory limit, because each block takes at least eight bytes.
         self._blocks.setdefault(block.number, []).append(block)
-        if block.number == _TYPE:
+        if block.number == BlockId.TYPE:
             if self.types:
                 raise self._stream.malformed(block.begin, "module", "it has two tables of types")
             self.types = TypeTable(BlockReader(self._stream, block))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from enum import IntEnum
 from functools import lru_cache
 
 from msgspec import Struct, field
@@ -45,14 +44,7 @@ _SIGN = 1
 _ACQUIRE = 3
 
 
-# Plain integers, because access to the members of an IntEnum is slower.
-_BODY, _METADATA = BlockId.FUNCTION.value, BlockId.METADATA.value
-_SET_TYPE, _INTEGER, _CAST = (
-    code.value for code in (ConstantCode.SET_TYPE, ConstantCode.INTEGER, ConstantCode.CAST)
-)
-
-
-class FunctionCode(IntEnum):
+class FunctionCode:
     """Record codes of a FUNCTION block whose operands depend on the release."""
 
     CAST = 3
@@ -128,11 +120,11 @@ class _RecordWalk(Struct):
         kind = block.number
         look = self.known.looks.get(kind)
         outer = self.nodes
-        if kind == _BODY:
+        if kind == BlockId.FUNCTION:
             self.instructions = 0
             self.loads.clear()
             self.vectors.clear()
-        elif depth and outer and kind == _METADATA:
+        elif depth and outer and kind == BlockId.METADATA:
             self.nodes = outer.inner()
         for entry in BlockReader(self.module.content.stream, block):
             if isinstance(entry, Block):
@@ -140,18 +132,18 @@ class _RecordWalk(Struct):
                     self.enter(entry, function, depth + 1)
             elif look is not None:
                 look(self, entry, function)
-        if self.nodes and kind == _METADATA:
+        if self.nodes and kind == BlockId.METADATA:
             for row in sorted(self.nodes.unread(), key=lambda row: row.code):
                 self._add("BC034", f"{row.node} in retainedNodes", function, {"needed": row.since})
         self.nodes = outer
 
     def _constant(self, record: Record, function: str) -> None:
         code = record.code
-        if code == _SET_TYPE:
+        if code == ConstantCode.SET_TYPE:
             self.type = record.operand(0, "type")
-        elif code == _INTEGER:
+        elif code == ConstantCode.INTEGER:
             self._integer(record, function)
-        elif code == _CAST:
+        elif code == ConstantCode.CAST:
             opcode = record.operand(0, "opcode")
             if opcode > self.known.newest["cast_opcodes"]:
                 self._constant_found(_CONVERSIONS.get(opcode, "a conversion"), record, function)

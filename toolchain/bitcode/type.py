@@ -168,7 +168,7 @@ def _read_type(record: Record, name: str) -> BitcodeType:
 
 def _spelled(one: BitcodeType, spell: Callable[[int], str]) -> str:
     if one.code in _WORDS:
-        return _WORDS[TypeCode(one.code)]
+        return _WORDS[one.code]
     if one.code == TypeCode.INTEGER:
         return f"i{one.number}"
     if one.code in {TypeCode.OPAQUE_POINTER, TypeCode.POINTER}:
