@@ -83,6 +83,11 @@ class RecordedTools:
             major = program.parts[-3].removeprefix("llvm-")
             said = _SAYS.get(program.name, "LLVM version {major}.1.0").format(major=major)
             return Completed(command, 0, f"{said}\n", "")
+        _, asks_for_file, name = command.argv[-1].partition("-print-file-name=")
+        if asks_for_file:
+            # As clang does, print the bare name of a file that is not there.
+            library = program.parent.parent / "lib" / name
+            return Completed(command, 0, f"{library if Path(library).exists() else name}\n", "")
         if self.fails(command):
             return Completed(command, 1, "", self.said)
         named = "qcs" if program.name == "llvm-ar" else "-o"

@@ -1,0 +1,116 @@
+"""Objects that LLVM writes in this process, and links of them with recorded tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from llvmlite import binding
+from support.device_image import DeviceImage, image_kind_of, serialize_binary
+from support.recorded import RecordedTools
+
+from mlir_offload.driver import cli
+from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
+from mlir_offload.toolchain.target import HOST, NVPTX_TRIPLE, Kind, Target, host_triple
+from mlir_offload.translate.kind.cuda import nvptx_device_ir
+
+NVIDIA = Target(Kind.CUDA, NVPTX_TRIPLE, "sm_90")
+NOTHING: Mapping[str, str] = MappingProxyType({})
+LINKED = {'".llvm.offloading"': '".llvm.offloading.relocatable"'}
+_KERNEL = "define ptx_kernel void @{name}(ptr %p) {{\n  store i32 {value}, ptr %p\n  ret void\n}}\n"
+
+
+def device_code(names: Sequence[str], value: int) -> bytes:
+    kernels = "".join(_KERNEL.format(name=name, value=value) for name in names)
+    text = nvptx_device_ir(kernels, kernels=names, llvm_major=22)
+    code: bytes = binding.parse_assembly(text).as_bitcode()
+    return code
+
+
+def cpu_code(names: Sequence[str], called: str) -> bytes:
+    kernels = "".join(
+        f"define void @{name}(ptr %p) {{\n  call void @{called}()\n  ret void\n}}\n"
+        for name in names
+    )
+    text = f'target triple = "{host_triple()}"\n{kernels}declare void @{called}()\n'
+    code: bytes = binding.parse_assembly(text).as_bitcode()
+    return code
+
+
+def make_object(  # noqa: PLR0913 (what differs between objects)
+    name: str,
+    kernels: Sequence[str],
+    *,
+    value: int = 1,
+    major: int = 22,
+    more: str = "",
+    replaced: Mapping[str, str] = NOTHING,
+    cpu_calls: str = "",
+) -> str:
+    """Write an object, or host bitcode, that registers kernels for an NVIDIA GPU; return its name.
+
+    `more` is further host code, `replaced` is replaced in all of it, and `cpu_calls` is the function that
+    kernels for the CPU call, which it then has instead.
+    """
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    abi, kind = load_abi(major), Kind.OPENMP if cpu_calls else Kind.CUDA
+    code = cpu_code(kernels, cpu_calls) if cpu_calls else device_code(kernels, value)
+    target = Target(kind, host_triple(), HOST) if cpu_calls else NVIDIA
+    images = [DeviceImage(target, code, image_kind_of(code))] if kernels else []
+    text = embed_offload_data(
+        f"define void @use_{Path(name).stem}() {{\n  ret void\n}}\n{more}",
+        kernels=[HostKernel(kernel, ("ptr",)) for kernel in kernels],
+        kinds=[kind],
+        binary=serialize_binary(images, abi),
+        abis=(abi,),
+    )
+    for old, new in replaced.items():
+        assert old in text
+        text = text.replace(old, new)
+    host = binding.parse_assembly(text)
+    machine = binding.Target.from_default_triple().create_target_machine(reloc="pic")
+    host.triple, host.data_layout = machine.triple, str(machine.target_data)
+    is_bitcode = name.endswith(".bc")
+    Path(name).write_bytes(host.as_bitcode() if is_bitcode else machine.emit_object(host))
+    return name
+
+
+def link(tools: RecordedTools, *words: str, major: int = 22) -> int:
+    places = (f"--llvm={tools.root}/llvm-{major}", f"--cuda-path={tools.root}/cuda")
+    return cli._guarded(("-j2", *places, *words))
+
+
+def make_library(name: str, *objects: str) -> str:
+    """Write a static library of objects."""
+    data = b"!<arch>\n"
+    for item in objects:
+        content = Path(item).read_bytes()
+        head = f"{item + '/':<16}{0:<12}{0:<6}{0:<6}{'644':<8}{len(content):<10}`\n"
+        data += head.encode() + content + b"\n" * (len(content) % 2)
+    Path(name).write_bytes(data)
+    return name
+
+
+def shown(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str], *words: str, **more: int
+) -> str:
+    """Return the steps of a link, without the places of this machine."""
+    status = link(tools, *words, "-o", "program", "-###", "-save-temps=temps", **more)
+    said = capsys.readouterr().err
+    assert status == 0, said
+    return said.replace(f"{Path.cwd()}/", "").replace(f"{tools.root}/", "")
+
+
+def last_link(said: str) -> str:
+    """Return the command that links the program."""
+    (line,) = [line for line in said.splitlines() if line.endswith(" -o temps/linked")]
+    return line
+
+
+def calling(function: str) -> str:
+    """Return host code that calls a function of another file."""
+    return f"declare void @{function}()\ndefine void @g() {{\n  call void @{function}()\n  ret void\n}}\n"
