@@ -122,26 +122,6 @@ def test_a_call_makes_an_object_and_what_is_asked_for_besides(
     assert "step embed" in said.err
 
 
-def test_a_bundle_is_made_without_the_tools_that_link_it(
-    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
-) -> None:
-    archs = "--offload-arch=sm_90,gfx90a,host"
-    assert call(tools, "bundle", "-o", "scale.mob", archs, "--with-device-libs") == 0
-    assert not [one for one in tools.commands if one.program == "ptxas" and "-o" in one.argv]
-    with Path("scale.mob").open("rb") as stream:
-        assert b"scale/README.md" in stream.read(512)
-
-    linking = ("link", "scale.mob", "-c", "-o", "scale.o", "-save-temps=unpacked")
-    places = (f"--llvm={tools.root}/llvm-22", f"--cuda-path={tools.root}/cuda")
-    assert cli._guarded((*linking, *places, "-###")) == 0
-    lines = capsys.readouterr().err
-    assert "-fembed-offload-object=unpacked/bundle0/" in lines
-    script = Path("unpacked/bundle0/link.sh").read_text()
-    assert "--offload-link" in script
-    assert "-march=sm_90" in script
-    assert "sm_90" in Path("unpacked/bundle0/README.md").read_text()
-
-
 def test_a_call_is_packed_with_what_led_to_its_failure(
     tools: RecordedTools, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -320,67 +300,6 @@ def test_a_packed_call_has_all_that_it_read(tools: RecordedTools) -> None:
     with tarfile.open("call.tar") as archive:
         names = {name.removeprefix("reproduce/files/") for name in archive.getnames()}
     assert names >= {"call.c", "include/own.h", "passes.yaml", "library.bc", "libmine.a", "made"}
-
-
-@pytest.fixture
-def bundle(tools: RecordedTools, capsys: pytest.CaptureFixture[str]) -> RecordedTools:
-    """Return the tools, once they have made scale.mob."""
-    assert call(tools, "bundle", "-o", "scale.mob", "--offload-arch=sm_90,gfx90a", "-O3") == 0
-    capsys.readouterr()
-    return tools
-
-
-@pytest.mark.parametrize(
-    ("llvm", "words", "said"),
-    [
-        (22, ("scale.mob", "-o", "scale", "-###"), "mlir-offload unpacked/"),
-        (22, ("scale.mob", "-###", "-c"), "-O3"),
-        (19, ("scale.mob", "-c"), "needs clang of LLVM 22 or newer, here is LLVM 19.1.0"),
-        (15, ("scale.mob", "-c"), "no LLVM installation there"),
-        (22, ("scale.mlir",), "link needs a bundle"),
-        (22, ("scale.mob", "call.c", "-c"), "call.c is not a bundle"),
-        (22, ("scale.mob", "again.mob", "-c"), "two host modules would both become scale.o"),
-        (22, ("scale.mob", "again.mob", "-c", "-o", "k.o"), "-o names one file"),
-        (22, ("scale.mob", "-o", "scale", "-fgpu-rdc"), "link does not take -fgpu-rdc"),
-        (22, ("other.mob", "-c"), "other.mob"),
-    ],
-    ids=str,
-)
-def test_a_bundle_is_linked_or_says_what_is_missing(
-    llvm: int,
-    words: tuple[str, ...],
-    said: str,
-    bundle: RecordedTools,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    content = Path("scale.mob").read_bytes()
-    Path("again.mob").write_bytes(content)
-    Path("other.mob").write_bytes(content.replace(b"define", b"remove", 1))
-    places = (f"--llvm={bundle.root}/llvm-{llvm}", f"--cuda-path={bundle.root}/cuda")
-    status = cli._guarded(("link", *words, *places, "-save-temps=unpacked"))
-    told = capsys.readouterr()
-    assert said in told.err
-    assert (status == 0) == ("-###" in words)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("scale.mlir",), "bundle needs an output"),
-        (("call.c", "-o", "k.mob"), "a bundle holds what was lowered from MLIR"),
-        (("scale.mlir", "-o", "k.mob", "--offload-arch=spirv64"), "a bundle holds kernels for"),
-        (("scale.mlir", "-o", "k.mob", "--with-device-libs"), "no --offload-arch="),
-    ],
-    ids=str,
-)
-def test_what_no_bundle_can_hold_is_refused(
-    words: tuple[str, ...],
-    said: str,
-    tools: RecordedTools,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    cli._guarded(("bundle", *words, f"--llvm={tools.root}/llvm-22"))
-    assert said in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("tools")
