@@ -11,6 +11,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -313,3 +315,61 @@ def test_the_program_ends_with_the_status_of_its_call(
     gc.enable()
     assert left == [0, 7]
     assert capsys.readouterr().out.startswith("mlir-offload ")
+
+
+def test_a_call_that_succeeds_is_packed_on_request_and_not_before_it_runs(
+    tools: RecordedTools,
+) -> None:
+    words = ("-c", "--offload-arch=host", "--reproduce=call.tar")
+    assert call(tools, *words, "-###") == 0
+    assert not Path("call.tar").exists()
+    assert call(tools, *words) == 0
+    with tarfile.open("call.tar") as archive:
+        assert "reproduce/files/scale.mlir" in archive.getnames()
+
+
+def test_a_configuration_file_is_one_word_or_two(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("own.toml").write_text('offload-arch = ["gfx90a"]\n')
+    places = (f"--llvm={tools.root}/llvm-22", "-nogpulib", "-c", "scale.mlir", "-###")
+    shown = []
+    for words in (("--config=own.toml",), ("--config", "own.toml")):
+        assert cli._guarded((*words, *places, "-save-temps=temps")) == 0
+        shown.append(capsys.readouterr().err)
+    assert shown[0] == shown[1]
+    assert "-mcpu=gfx90a" in shown[0]
+    # After -- it is an input.
+    assert cli._guarded((*places, "--", "--config", "own.toml")) != 0
+    assert "--config: no such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [(("-v",), "mlir-offload "), (("--verbose", "-v"), "mlir-offload ")],
+    ids=str,
+)
+def test_verbose_alone_prints_the_version(
+    words: tuple[str, ...], printed: str, tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli._guarded(words) == 0
+    assert capsys.readouterr().out.startswith(printed)
+    assert all("--version" in one.argv for one in tools.commands)
+
+
+def test_what_clang_prints_of_itself_comes_from_the_clang_that_links(tools: RecordedTools) -> None:
+    assert cli._guarded(("-print-file-name=libm.so", f"--llvm={tools.root}/llvm-19")) == 0
+    argv = tools.commands[-1].argv
+    assert argv[0] == f"{tools.root}/llvm-19/bin/clang"
+    assert "-print-file-name=libm.so" in argv
+    assert not any(word.startswith("--llvm") for word in argv)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_closed_standard_stream_is_opened_before_a_file_gets_its_number(number: int) -> None:
+    program = (
+        "import os, sys; from mlir_offload.driver import cli\n"
+        f"os.close({number}); cli._open_standard_streams()\n"
+        f"sys.exit(os.readlink('/proc/self/fd/{number}') != '/dev/null')"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -8,16 +8,20 @@ from pathlib import Path
 import pytest
 from llvmlite import binding
 from support.recorded import RECORDED, RecordedTools
+from support.recorded_link import LINKED, make_object
 
 from mlir_offload.driver import cli
 from mlir_offload.driver.compile import device
+from mlir_offload.driver.compile.kind_build import ImageFile, as_made
 from mlir_offload.toolchain.errors import (
     CompatibilityError,
     InputOutputError,
     SourceError,
     ToolchainError,
 )
+from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
 
+NO_IMAGE = {'".llvm.offloading"': '".no.images"'}
 KERNEL = """\
 target triple = "nvptx64-nvidia-cuda"
 {declaration}
@@ -133,6 +137,33 @@ def test_a_clang_that_links_no_library_gets_linked_code(
     (made,) = [line for line in lines if "-march=sm_80" in line and " -emit-llvm " in line]
     assert "/device0.sm_80.linked.bc " in made
     assert "older.bc" not in made
+
+
+def test_the_only_device_code_of_a_program_is_packed_without_a_device_link(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cubin = (Path(__file__).parents[1] / "golden/cubin/sm_90.11.8.cubin").read_bytes()
+    program = Path(make_object("made.o", ["scale"], replaced=LINKED)).read_bytes()
+    # The object of the source registers the kernel, and has no image.
+    host = Path(make_object("host.o", ["scale"], replaced=NO_IMAGE)).read_bytes()
+    tools.outputs = {"device0.sm_90.o": cubin, "scale.o": host, "linked": program}
+    places = (f"--llvm={tools.root}/llvm-22", f"--cuda-path={tools.root}/cuda")
+    words = ("scale.mlir", "-o", "scale", "--offload-arch=sm_90", *places)
+    assert cli._guarded(words) == 0, capsys.readouterr().err
+    (line,) = [one.argv for one in tools.commands if one.argv[-1].endswith("/linked")]
+    assert any("--override-image=" in word for word in line)
+    assert Path("scale").read_bytes() == program
+
+
+@pytest.mark.parametrize(("head", "ending"), [(b"BC\xc0\xde", ".bc"), (b"\x7fELF", ".o")])
+def test_the_image_of_a_step_has_the_extension_of_its_content(
+    head: bytes, ending: str, tmp_path: Path
+) -> None:
+    given = ImageFile(tmp_path / "image.bc", Target(Kind.CUDA, NVPTX_TRIPLE, "sm_90"))
+    given.path.write_bytes(head)
+    made = as_made(given)
+    assert made.path == tmp_path / f"image{ending}"
+    assert made.path.read_bytes() == head
 
 
 @pytest.mark.parametrize(

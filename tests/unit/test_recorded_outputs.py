@@ -43,7 +43,15 @@ def writing_rules(*headers: str) -> Callable[[Command], bool]:
 def test_compile_commands_say_how_each_language_is_compiled_alone(tools: RecordedTools) -> None:
     tools.fails = writing_rules()
     sources = ("scale.mlir", "launch.cu", "call.c")
-    words = ("-MJ", "entries.json", "--offload-arch=sm_90", "-O1", "-MD", "-march=x86-64")
+    words = (
+        "-MJ",
+        "entries.json",
+        "--offload-arch=sm_90",
+        "-O1",
+        "-MD",
+        "-march=x86-64",
+        "-fno-plt",
+    )
     assert call(tools, "-c", *sources, *words) == 0
     entries = json.loads(f"[{Path('entries.json').read_text().rstrip().rstrip(',')}]")
     assert [(one["file"], one["output"]) for one in entries] == [
@@ -53,7 +61,7 @@ def test_compile_commands_say_how_each_language_is_compiled_alone(tools: Recorde
     ]
     mlir, cuda, c = (one["arguments"] for one in entries)
     assert Path(mlir[0]).name == "mlir-offload"
-    assert {"-O1", "-march=x86-64", "--offload-arch=sm_90"} <= {*mlir}
+    assert {"-fno-plt", "-O1", "-march=x86-64", "--offload-arch=sm_90"} <= {*mlir}
     assert [Path(one[0]).name for one in (cuda, c)] == ["clang", "clang"]
     assert "--offload-arch=sm_90" in cuda
     assert "--offload-arch=sm_90" not in c
