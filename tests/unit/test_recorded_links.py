@@ -63,6 +63,31 @@ def test_an_object_whose_device_code_does_not_link_names_the_other_one(
 
 
 @pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        (
+            "error: in function k: incompatible ABI version",
+            "must have the same code object version",
+        ),
+        (
+            "nvlink error : Undefined reference to 'helper' in 'b.o'",
+            "the device code of b.o was device-linked separately, because other objects have kernels",
+        ),
+    ],
+    ids=["code object", "separate device code"],
+)
+def test_what_device_links_reject_is_explained(
+    printed: str, said: str, tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = make_object("a.o", ["scale"]), make_object("b.o", ["scale"], value=2)
+    linked = Path(make_object("linked.o", ["scale"], replaced=LINKED)).read_bytes()
+    tools.outputs = {"b.linked.o": linked}
+    tools.fails, tools.said = lambda command: command.argv[-1].endswith("/linked"), f"{printed}\n"
+    assert link(tools, *objects, "-o", "program") != 0
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("symbol", "said"),
     [
         ("printMemrefF32", "mlir_runner_utils"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.recorded import RECORDED, RecordedTools
+from support.recorded_link import calling, make_object
 
 from mlir_offload.driver import cli
 from mlir_offload.toolchain.errors import InputOutputError, SourceError
@@ -142,6 +143,27 @@ def test_records_of_clang_are_written_next_to_the_output(
     (line,) = [one for one in shown(tools, capsys, *given) if " call.c " in one]
     assert said in line
     assert bool(said) == (".opt.yaml" in line or ".su" in line)
+
+
+def test_a_non_rdc_object_of_host_code_has_the_memref_copy_that_it_calls(
+    tools: RecordedTools,
+) -> None:
+    text = (RECORDED / "normal.mlir").read_text()
+    start, end = text.index('    "gpu.launch_func"'), text.index('    "func.return"')
+    module, last = text.index('  "gpu.module"'), text.index("}) {gpu.container_module}")
+    tools.outputs["normal.mlir"] = (text[:start] + text[end:module] + text[last:]).encode()
+    tools.outputs["host.ll"] = b"define i32 @main() {\n  ret i32 0\n}\n"
+    words = ("-c", "scale.mlir", "--offload-arch=sm_90", "-fno-gpu-rdc", "-o", "made.o")
+    for function, is_added in (("memrefCopy", True), ("other", False)):
+        host = Path(make_object("host.o", [], more=calling(function))).read_bytes()
+        tools.outputs |= {"host.o": host, "scale.o": b"\x7fELF with the copy"}
+        tools.commands.clear()
+        assert call(tools, *words) == 0
+        linked = [one.argv for one in tools.commands if "-r" in one.argv]
+        assert [any("memref_copy.o" in word for word in argv) for argv in linked] == [
+            True
+        ] * is_added
+        assert Path("made.o").read_bytes() == (b"\x7fELF with the copy" if is_added else host)
 
 
 def test_an_older_object_is_removed_if_the_build_fails(
