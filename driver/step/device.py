@@ -5,6 +5,7 @@ from __future__ import annotations
 from mlir_offload.driver.step.step import TextStep
 from mlir_offload.translate.kind_lowering import Contraction
 from mlir_offload.translate.lower import unwrap_device
+from mlir_offload.translate.mlir.module import parse_module
 
 
 class Unwrap(TextStep, frozen=True, kw_only=True, tag="unwrap"):
@@ -18,7 +19,7 @@ class Unwrap(TextStep, frozen=True, kw_only=True, tag="unwrap"):
     def _rewritten(self, text: str) -> str:
         contraction = self.fp_contract or Contraction.ON
         return unwrap_device(
-            text,
+            parse_module(text),
             self.triple,
             keeps_functions=self.rdc,
             contraction=contraction,

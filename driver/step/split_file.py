@@ -27,7 +27,7 @@ from mlir_offload.translate.lower import (
     ir_modules,
     join_program,
     separate_program,
-    unwrapped,
+    unwrap_device,
 )
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class Separate(TextStep, frozen=True, kw_only=True, tag="separate"):
         host, devices = separate_program(text)
         contraction = self.fp_contract or Contraction.ON
         texts = [
-            unwrapped(
+            unwrap_device(
                 device,
                 self.triple,
                 keeps_functions=self.rdc,
