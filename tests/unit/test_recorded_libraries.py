@@ -56,6 +56,9 @@ def test_a_program_with_checks_is_linked_with_the_shared_library_of_them(
     last = last_link(shown(tools, capsys, given, "-fsanitize=undefined"))
     assert f" llvm-22/lib/{name} -Wl,-rpath,llvm-22/lib " in last
     assert "ubsan" not in shown(tools, capsys, given)
+    # The library of a sanitizer has the functions of these checks.
+    (tools.root / "llvm-22" / "lib" / name.replace("ubsan_standalone", "asan")).touch()
+    assert "ubsan" not in shown(tools, capsys, given, "-fsanitize=address,undefined")
 
 
 def test_a_library_of_mlir_that_is_found_is_linked_after_all_others(
@@ -113,8 +116,18 @@ def test_whole_libraries_are_linked_as_their_members_in_a_program_with_code_for_
         tools, capsys, given, "-Wl,--whole-archive", "libb.a", "-lm", "-Wl,--no-whole-archive"
     )
     assert " a.o -Wl,--whole-archive temps/members2/0/b.o -lm -Wl,--no-whole-archive " in said
-    said = shown(tools, capsys, make_object("gpu.o", ["gpu"]), *whole[1:2])
+    said = shown(tools, capsys, given, "libb.a", "-Wl,-whole-archive", "libshared.so")
     assert "step members" not in said
+    assert " a.o libb.a libshared.so " in last_link(said)
+
+
+def test_whole_libraries_stay_libraries_in_a_program_without_code_for_the_cpu(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_library("libb.a", make_object("b.o", ["add"]))
+    whole = ("-Wl,--whole-archive", "libb.a", "-Wl,--no-whole-archive")
+    said = shown(tools, capsys, make_object("a.o", ["scale"]), *whole)
+    assert f" a.o {' '.join(whole)} " in last_link(said)
 
 
 def test_device_code_in_libraries_only_gets_an_object_in_front_of_them(

@@ -271,6 +271,11 @@ def test_a_kernel_for_the_cpu_with_the_name_of_a_c_function_is_rejected(
     )
     assert "hint: rename the kernel" in said
     shown(tools, capsys, make_object("caller.o", ["scale"], cpu_calls="memmove"), named)
+    # A kernel for GPUs is not in the device link of the CPU, and another name is none of the C library.
+    make_object("caller.o", ["scale"], cpu_calls="memcpy")
+    shown(tools, capsys, caller, make_object("gpu.o", ["memcpy"]))
+    make_object("caller.o", ["scale"], cpu_calls="helper")
+    shown(tools, capsys, caller, make_object("helper.o", ["helper"], cpu_calls="other"))
 
 
 def test_device_linked_objects_with_kernels_of_one_name_are_kept_apart(
