@@ -20,7 +20,14 @@ from mlir_offload.driver.compile.kind_build import (
     targets_for,
 )
 from mlir_offload.driver.step import device
-from mlir_offload.driver.step.split_file import Join, ModuleFile, Part, Separate, SplitFiles
+from mlir_offload.driver.step.split_file import (
+    Join,
+    ModuleFile,
+    Part,
+    Separate,
+    SplitFiles,
+    Unwrapping,
+)
 from mlir_offload.driver.step.step import TextStep
 from mlir_offload.driver.system.parallel import parallel_map, run_concurrently
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
@@ -195,22 +202,28 @@ def _run_lowering(
         return diagnostics.condense(failed, source=source)
 
     executor.tool(command, low, decides=True, diagnose=diagnose)
-    unwrap = device.Unwrap(
-        source=low,
-        triple=lowering.triple,
-        rdc=bool(context.options.gpu_rdc),
-        fp_contract=context.options.device_flags.fp_contract,
-        mark_barriers=_is_for_cpu(context, lowering),
-        output=alone,
-    )
-    executor.step(unwrap, decides=True)
+    executor.step(_unwrapping(device.Unwrap, context, lowering, low, alone), decides=True)
     translate = translate_command(context.mlir, alone, text)
     executor.tool(translate, text, decides=True, diagnose=diagnose)
 
 
-def _is_for_cpu(context: BuildContext, lowering: DeviceLowering) -> bool:
-    """Return whether IR of this lowering is compiled for the CPU."""
-    return lowering == DeviceLowering() and any(target.is_cpu for target in context.targets)
+def _unwrapping(
+    kind: type[Unwrapping],
+    context: BuildContext,
+    lowering: DeviceLowering,
+    low: Path,
+    output: Path,
+) -> Unwrapping:
+    """Return the step that extracts the device modules of a lowered program."""
+    is_for_cpu = lowering == DeviceLowering() and any(target.is_cpu for target in context.targets)
+    return kind(
+        source=low,
+        triple=lowering.triple,
+        rdc=bool(context.options.gpu_rdc),
+        fp_contract=context.options.device_flags.fp_contract,
+        mark_barriers=is_for_cpu,
+        output=output,
+    )
 
 
 def _prepare(context: BuildContext, targets: Sequence[Target]) -> None:
@@ -284,14 +297,7 @@ def _lower(
         llvm, joined, low, host=pipeline_of(of_host), device=units[0].pipeline
     )
     executor.tool(command, low, decides=True, diagnose=diagnose)
-    separate = Separate(
-        source=low,
-        triple=units[0].lowering.triple,
-        rdc=bool(context.options.gpu_rdc),
-        fp_contract=context.options.device_flags.fp_contract,
-        mark_barriers=_is_for_cpu(context, units[0].lowering),
-        output=alone,
-    )
+    separate = _unwrapping(Separate, context, units[0].lowering, low, alone)
     executor.step(separate, decides=True)
     command = translate_command(llvm, alone, text, is_joint=True)
     executor.tool(command, text, decides=True, diagnose=diagnose)
