@@ -32,9 +32,16 @@ def _check(context: BuildContext, source: Path, output: Path) -> None:
 
 
 def preprocess(context: BuildContext) -> list[Path]:
-    """Return the preprocessed inputs, or for -M and -MM a Make rule per input."""
+    """Return the preprocessed inputs, or for -M and -MM a Make rule per input; with -MF one file with all rules."""
     parallel_map([partial(_preprocess, context, *pair) for pair in context.compiled.items()])
-    return list(context.compiled.values())
+    made = list(context.compiled.values())
+    if context.options.mode is not Mode.RULE or not context.options.depfile.file:
+        return made
+    first, *others = made
+    if not context.options.dry_run:
+        with first.open("ab") as stream:
+            stream.writelines(other.read_bytes() for other in others)
+    return [first]
 
 
 def _preprocess(context: BuildContext, source: Path, output: Path) -> None:

@@ -110,6 +110,20 @@ def test_a_rule_without_an_object_is_for_the_output_or_the_object_of_the_source(
     assert {str(one): one.read_text().strip() for one in Path().glob("*.d")} == rules
 
 
+@pytest.mark.parametrize("dry", [(), ("-###",)], ids=["made", "shown"])
+def test_a_file_of_rules_has_the_rule_of_each_source(
+    dry: tuple[str, ...], tools: RecordedTools
+) -> None:
+    tools.outputs["call.d"] = b"call.o: call.c own.h\n"
+    words = ("-M", "call.c", "scale.mlir", "-MF", "rules.d", "--offload-arch=host", *dry)
+    assert call(tools, *words) == 0
+    if dry:
+        assert not Path("rules.d").exists()
+    else:
+        rules = "call.o: call.c own.h\nscale.o: scale.mlir\n"
+        assert Path("rules.d").read_text() == rules
+
+
 def test_the_rule_of_a_header_alone_is_for_the_header(tools: RecordedTools) -> None:
     text = (RECORDED / "normal.mlir").read_text().replace('"main"', '"run"')
     public = text.replace(
