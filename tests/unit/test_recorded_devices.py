@@ -81,6 +81,12 @@ def test_lowering_the_parts_together_gives_what_lowering_each_gives(
     assert sorted(apart) == ["device0.ll", "host.ll"]
     assert together == ["joint.ll"]
     assert text == same
+    # What mlir-opt reads has the host and the device code.
+    assert compiled(tools, "--offload-arch=sm_90", "-save-temps=temps") == 0
+    joint = Path("temps/0/joint.mlir").read_text()
+    assert joint.count('"gpu.module"() <{sym_name = "devices"}>') == 1
+    assert '"gpu.launch_func"' in joint
+    assert '"math.exp"' in joint
 
 
 def test_what_mlir_opt_says_of_a_device_module_is_an_error_in_the_source(
@@ -237,6 +243,10 @@ def test_what_the_cpu_cannot_do_is_located_by_a_second_lowering(
     assert compiled(tools, "--offload-arch=host") == SourceError.exit_status
     said = capsys.readouterr().err
     assert "scale.mlir:15:12: error: " in said
+    # Without a place in the second one either, the error is about the source.
+    tools.outputs["device0.lines.ll"] = kernel(call)
+    assert compiled(tools, "--offload-arch=host") == SourceError.exit_status
+    assert "llvm.nvvm.none" in capsys.readouterr().err
     # With -g the first one has the lines.
     tools.commands.clear()
     assert compiled(tools, "--offload-arch=host", "-g") == SourceError.exit_status

@@ -183,6 +183,17 @@ def test_a_fat_binary_is_embedded_unchanged_and_no_second_one(
     assert "hint: make one for all GPUs" in said
 
 
+def test_host_code_alone_takes_the_types_of_kernels_from_an_object(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--offload-arch=sm_90", "--offload-host-only")
+    assert built(tools, binary("b", ptx("sm_90")), *words) == 0
+    said = capsys.readouterr().err
+    assert not lines_with(said, "/ptxas")
+    (embed,) = lines_with(said, "step embed")
+    assert "/split/binary0.kernels.ll" in embed
+
+
 def test_kernels_without_code_for_a_target_are_rejected(
     tools: RecordedTools, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -254,6 +254,9 @@ def test_the_files_that_the_linker_read_are_dependencies(tools: RecordedTools) -
     words = (make_object("a.o", ["scale"]), "-o", "program", "-MD", "-MF", "program.d")
     assert link(tools, *words) == 0
     assert Path("program.d").read_text().split() == ["program:", "a.o", "libc.so"]
+    tools.commands.clear()
+    assert link(tools, *words[:3]) == 0
+    assert not any("--dependency-file" in word for one in tools.commands for word in one.argv)
     assert link(tools, *words, "-fuse-ld=gold") == 0
     assert Path("program.d").read_text().split() == ["program:", "a.o"]
 
