@@ -247,7 +247,6 @@ class _Unit(Struct, frozen=True):
 
 def lower_jointly(
     context: BuildContext,
-    source: Path,
     split: SplitFiles,
     modules: Sequence[ModuleFile],
     host: Path,
@@ -263,7 +262,7 @@ def lower_jointly(
     if not chosen or size > _MOST_BYTES:
         return frozenset()
     try:
-        _lower(context, source, split, chosen, host)
+        _lower(context, split, chosen, host)
     except MlirOffloadError:
         return frozenset()
     return frozenset((host, *(unit.lowered for unit in chosen)))
@@ -278,16 +277,11 @@ def _units(context: BuildContext, module: ModuleFile) -> Iterator[_Unit]:
         yield _Unit(module.text_for(form_of(target)), lowering, pipeline_of(command), lowered)
 
 
-def _lower(
-    context: BuildContext, source: Path, split: SplitFiles, units: Sequence[_Unit], host: Path
-) -> None:
+def _lower(context: BuildContext, split: SplitFiles, units: Sequence[_Unit], host: Path) -> None:
+    """Lower the parts. What fails is lowered again separately, so that its error needs no explanation."""
     executor, llvm = context.executor, context.mlir
     names = (".mlir", ".low.mlir", ".alone.mlir", ".ll")
     joined, low, alone, text = (host.with_name(f"joint{end}") for end in names)
-
-    def diagnose(failed: Completed) -> MlirOffloadError:
-        return diagnostics.condense(failed, source=source)
-
     devices = tuple(unit.text for unit in units)
     executor.step(Join(source=split.host, devices=devices, output=joined), decides=True)
     of_host = host_pipeline_command(
@@ -296,10 +290,10 @@ def _lower(
     command = joint_pipeline_command(
         llvm, joined, low, host=pipeline_of(of_host), device=units[0].pipeline
     )
-    executor.tool(command, low, decides=True, diagnose=diagnose)
+    executor.tool(command, low, decides=True)
     separate = _unwrapping(Separate, context, units[0].lowering, low, alone)
     executor.step(separate, decides=True)
     command = translate_command(llvm, alone, text, is_joint=True)
-    executor.tool(command, text, decides=True, diagnose=diagnose)
+    executor.tool(command, text, decides=True)
     parts = (host, *(unit.lowered for unit in units))
     executor.step(Part(source=text, parts=parts), decides=True)

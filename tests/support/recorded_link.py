@@ -14,10 +14,19 @@ from support.recorded import RecordedTools
 from mlir_offload.driver import cli
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
-from mlir_offload.toolchain.target import HOST, NVPTX_TRIPLE, Kind, Target, host_triple
+from mlir_offload.toolchain.target import (
+    HOST,
+    NVPTX_TRIPLE,
+    SPIRV_TRIPLE,
+    Kind,
+    Target,
+    host_triple,
+)
 from mlir_offload.translate.kind.cuda import nvptx_device_ir
 
 NVIDIA = Target(Kind.CUDA, NVPTX_TRIPLE, "sm_90")
+CPU = Target(Kind.OPENMP, host_triple(), HOST)
+SPIRV = Target(Kind.SYCL, SPIRV_TRIPLE, "spirv64")
 NOTHING: Mapping[str, str] = MappingProxyType({})
 LINKED = {'".llvm.offloading"': '".llvm.offloading.relocatable"'}
 _KERNEL = "define ptx_kernel void @{name}(ptr %p) {{\n  store i32 {value}, ptr %p\n  ret void\n}}\n"
@@ -30,12 +39,14 @@ def device_code(names: Sequence[str], value: int) -> bytes:
     return code
 
 
-def cpu_code(names: Sequence[str], called: str) -> bytes:
+def calling_code(target: Target, names: Sequence[str], called: str, parameters: str) -> bytes:
+    """Return bitcode for the CPU or for SPIR-V, whose kernels call a function that nothing defines."""
+    convention = "spir_kernel " if target == SPIRV else ""
     kernels = "".join(
-        f"define void @{name}(ptr %p) {{\n  call void @{called}()\n  ret void\n}}\n"
+        f"define {convention}void @{name}({parameters}) {{\n  call void @{called}()\n  ret void\n}}\n"
         for name in names
     )
-    text = f'target triple = "{host_triple()}"\n{kernels}declare void @{called}()\n'
+    text = f'target triple = "{target.triple}"\n{kernels}declare void @{called}()\n'
     code: bytes = binding.parse_assembly(text).as_bitcode()
     return code
 
@@ -48,18 +59,21 @@ def make_object(  # noqa: PLR0913 (what differs between objects)
     major: int = 22,
     more: str = "",
     replaced: Mapping[str, str] = NOTHING,
-    cpu_calls: str = "",
+    target: Target = NVIDIA,
+    calls: str = "",
+    parameters: str = "ptr %p",
 ) -> str:
-    """Write an object, or host bitcode, that registers kernels for an NVIDIA GPU; return its name.
+    """Write an object, or host bitcode, that registers kernels for a device; return its name.
 
-    `more` is further host code, `replaced` is replaced in all of it, and `cpu_calls` is the function that
-    kernels for the CPU call, which it then has instead.
+    `more` is further host code, and `replaced` is replaced in all of it. Kernels for another device than an
+    NVIDIA GPU have the `parameters`, and call the function `calls`.
     """
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    abi, kind = load_abi(major), Kind.OPENMP if cpu_calls else Kind.CUDA
-    code = cpu_code(kernels, cpu_calls) if cpu_calls else device_code(kernels, value)
-    target = Target(kind, host_triple(), HOST) if cpu_calls else NVIDIA
+    abi, kind = load_abi(major), target.kind
+    code = device_code(kernels, value)
+    if target != NVIDIA:
+        code = calling_code(target, kernels, calls, parameters)
     images = [DeviceImage(target, code, image_kind_of(code))] if kernels else []
     text = embed_offload_data(
         f"define void @use_{Path(name).stem}() {{\n  ret void\n}}\n{more}",

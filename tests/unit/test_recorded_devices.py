@@ -81,6 +81,11 @@ def test_lowering_the_parts_together_gives_what_lowering_each_gives(
     assert sorted(apart) == ["device0.ll", "host.ll"]
     assert together == ["joint.ll"]
     assert text == same
+    # Passes for another vendor's GPU run separately.
+    tools.commands.clear()
+    assert compiled(tools, "--offload-arch=sm_90,gfx90a", "-nogpulib") == 0
+    lowered = [one.argv[-1] for one in tools.commands if one.program == "mlir-translate"]
+    assert sorted(Path(name).name for name in lowered) == ["device0.gfx90a.ll", "joint.ll"]
     # What mlir-opt reads has the host and the device code.
     assert compiled(tools, "--offload-arch=sm_90", "-save-temps=temps") == 0
     joint = Path("temps/0/joint.mlir").read_text()

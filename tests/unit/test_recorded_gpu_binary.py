@@ -10,6 +10,7 @@ import pytest
 from support.recorded import RecordedTools
 
 from mlir_offload.driver import cli
+from mlir_offload.driver.compile import device
 from mlir_offload.translate.mlir.syntax import escape
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -192,6 +193,14 @@ def test_host_code_alone_takes_the_types_of_kernels_from_an_object(
     assert not lines_with(said, "/ptxas")
     (embed,) = lines_with(said, "step embed")
     assert "/split/binary0.kernels.ll" in embed
+
+
+def test_a_program_without_a_gpu_module_has_nothing_to_lower_together(
+    tools: RecordedTools, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(device, "_MOST_BYTES", 1 << 20)
+    assert made(tools, "sm_90", ptx("sm_90")) == 0
+    assert "joint" not in capsys.readouterr().err
 
 
 def test_kernels_without_code_for_a_target_are_rejected(

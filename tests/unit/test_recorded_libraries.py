@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.recorded import RecordedTools
-from support.recorded_link import calling, last_link, link, make_library, make_object, shown
+from support.recorded_link import CPU, calling, last_link, link, make_library, make_object, shown
 
 from mlir_offload.toolchain.errors import ToolchainError
 
@@ -104,8 +104,8 @@ def test_a_function_of_mlirs_library_that_is_missing_names_the_package(
 def test_whole_libraries_are_linked_as_their_members_in_a_program_with_code_for_the_cpu(
     tools: RecordedTools, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = make_object("a.o", ["scale"], cpu_calls="other")
-    make_library("libb.a", make_object("b.o", ["add"], cpu_calls="other"))
+    given = make_object("a.o", ["scale"], target=CPU, calls="other")
+    make_library("libb.a", make_object("b.o", ["add"], target=CPU, calls="other"))
     Path("libshared.so").write_text("a script of the linker")
     whole = ("-Wl,--whole-archive", "libb.a", "libshared.so", "-Wl,--no-whole-archive", "-lm")
     said = shown(tools, capsys, given, *whole)

@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 from llvmlite import binding
 from support.recorded import RecordedTools
-from support.recorded_link import LINKED, calling, last_link, link, make_library, make_object, shown
+from support.recorded_link import (
+    CPU,
+    LINKED,
+    SPIRV,
+    calling,
+    last_link,
+    link,
+    make_library,
+    make_object,
+    shown,
+)
 
 from mlir_offload.offload.link.collision import detach_object
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError, VerificationError
@@ -187,6 +197,7 @@ FOLDED = {**LINKED, "i32 0, ptr @__mo_stub__other": "i32 0, ptr @__mo_stub__scal
         ((), ["other"], LINKED, "the device images lack kernels that the host registers: 'scale'"),
         (("-Wl,--gc-sections",), ["scale", "other"], LINKED, ""),
         (("-Wl,--gc-sections",), ["scale", "other"], UNREGISTERED, "the linker removed the entries"),
+        ((), ["scale", "other"], UNREGISTERED, ""),
         (("-Wl,--gc-sections", "-Wl,--start-lib"), ["scale", "other"], UNREGISTERED, ""),
         (("-Wl,--icf=all",), ["scale", "other"], FOLDED, "folded the stubs of kernels 'scale' and"),
         ((), ["scale", "other"], FOLDED, ""),
@@ -207,6 +218,32 @@ def test_a_linked_file_has_each_kernel_and_its_entry(
     assert said in printed
     assert status == (VerificationError.exit_status if said else 0), printed
     assert Path("program").exists() == (not said)
+
+
+@pytest.mark.parametrize(
+    ("calls", "parameters", "said"),
+    [
+        ("llvm.donothing", "ptr %p", ""),
+        ("helper", "ptr %p", "the kernels for spirv64 call 'helper', which nothing defines"),
+        ("llvm.donothing", "i64 %n, ptr %p", "kernel 'scale' for spirv64 takes its arguments at"),
+    ],
+)
+def test_linked_spirv_calls_what_is_defined_and_takes_what_the_host_passes(
+    calls: str,
+    parameters: str,
+    said: str,
+    tools: RecordedTools,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = make_object("made.o", ["scale"], target=SPIRV, calls=calls, parameters=parameters)
+    program = bytearray(Path(made).read_bytes())
+    # The field e_type becomes ET_DYN.
+    program[16] = 3
+    tools.outputs = {"linked": bytes(program)}
+    given = make_object("a.o", ["scale"], target=SPIRV, calls="helper")
+    status = link(tools, given, "-o", "program")
+    assert said in capsys.readouterr().err
+    assert status == (VerificationError.exit_status if said else 0)
 
 
 def test_a_linked_file_without_section_headers_is_not_verified(
@@ -264,8 +301,8 @@ def test_the_files_that_the_linker_read_are_dependencies(tools: RecordedTools) -
 def test_a_kernel_for_the_cpu_with_the_name_of_a_c_function_is_rejected(
     tools: RecordedTools, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    caller = make_object("caller.o", ["scale"], cpu_calls="memcpy")
-    named = make_object("named.o", ["memcpy"], cpu_calls="other")
+    caller = make_object("caller.o", ["scale"], target=CPU, calls="memcpy")
+    named = make_object("named.o", ["memcpy"], target=CPU, calls="other")
     assert link(tools, caller, named, "-o", "program") == VerificationError.exit_status
     said = capsys.readouterr().err
     assert (
@@ -273,12 +310,12 @@ def test_a_kernel_for_the_cpu_with_the_name_of_a_c_function_is_rejected(
         in said
     )
     assert "hint: rename the kernel" in said
-    shown(tools, capsys, make_object("caller.o", ["scale"], cpu_calls="memmove"), named)
+    shown(tools, capsys, make_object("caller.o", ["scale"], target=CPU, calls="memmove"), named)
     # A kernel for GPUs is not in the device link of the CPU, and another name is none of the C library.
-    make_object("caller.o", ["scale"], cpu_calls="memcpy")
+    make_object("caller.o", ["scale"], target=CPU, calls="memcpy")
     shown(tools, capsys, caller, make_object("gpu.o", ["memcpy"]))
-    make_object("caller.o", ["scale"], cpu_calls="helper")
-    shown(tools, capsys, caller, make_object("helper.o", ["helper"], cpu_calls="other"))
+    make_object("caller.o", ["scale"], target=CPU, calls="helper")
+    shown(tools, capsys, caller, make_object("helper.o", ["helper"], target=CPU, calls="other"))
 
 
 def test_device_linked_objects_with_kernels_of_one_name_are_kept_apart(
