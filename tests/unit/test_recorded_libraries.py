@@ -121,6 +121,25 @@ def test_whole_libraries_are_linked_as_their_members_in_a_program_with_code_for_
     assert " a.o libb.a libshared.so " in last_link(said)
 
 
+def test_lld_keeps_the_entries_if_it_removes_unused_sections(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given, option = make_object("a.o", ["scale"]), " -Wl,-z,nostart-stop-gc "
+    removing = "-Wl,--gc-sections"
+    assert option in last_link(shown(tools, capsys, given, removing))
+    assert option not in last_link(shown(tools, capsys, given))
+    assert option not in last_link(shown(tools, capsys, given, removing, "-fuse-ld=gold"))
+
+
+def test_a_program_with_cpp_is_linked_with_its_library(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("call.cpp").touch()
+    given = make_object("a.o", ["scale"])
+    assert " -lm -lstdc++ " in last_link(shown(tools, capsys, given, "call.cpp"))
+    assert "-lstdc++" not in last_link(shown(tools, capsys, given, "call.c"))
+
+
 def test_whole_libraries_stay_libraries_in_a_program_without_code_for_the_cpu(
     tools: RecordedTools, capsys: pytest.CaptureFixture[str]
 ) -> None:
