@@ -65,14 +65,14 @@ def make_object(  # noqa: PLR0913 (what differs between objects)
 ) -> str:
     """Write an object, or host bitcode, that registers kernels for a device; return its name.
 
-    `more` is further host code, and `replaced` is replaced in all of it. Kernels for another device than an
-    NVIDIA GPU have the `parameters`, and call the function `calls`.
+    `more` is further host code, and `replaced` is replaced in all of it. Kernels for other devices than NVIDIA GPUs
+    have the `parameters`, and call the function `calls`.
     """
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     abi, kind = load_abi(major), target.kind
     code = device_code(kernels, value)
-    if target != NVIDIA:
+    if target.kind is not Kind.CUDA:
         code = calling_code(target, kernels, calls, parameters)
     images = [DeviceImage(target, code, image_kind_of(code))] if kernels else []
     text = embed_offload_data(

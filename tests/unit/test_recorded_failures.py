@@ -212,6 +212,18 @@ def test_an_error_about_llvm_ir_without_a_place_is_none_about_arguments(
     )
 
 
+def test_a_step_that_fails_with_and_without_the_launcher_has_its_own_error(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools.fails = lambda command: command.program in {"launch", "mlir-translate"}
+    tools.said = "scale.mlir:7:5: error: failed to legalize operation 'gpu.wait'\n"
+    words = ("scale.mlir", "--offload-arch=sm_90", "--launcher=launch", "-o", "scale.o")
+    assert compiled(tools, *words) != 0
+    said = capsys.readouterr().err
+    assert "under the launcher" not in said
+    assert "gpu.wait" in said
+
+
 def test_a_step_that_fails_under_ccache_only_is_the_setting_of_ccache(
     tools: RecordedTools, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from support.recorded import RecordedTools
 from support.recorded_link import (
     CPU,
     LINKED,
+    NVIDIA,
     SPIRV,
     calling,
     last_link,
@@ -23,6 +24,7 @@ from support.recorded_link import (
 from mlir_offload.offload.link.collision import detach_object
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError, VerificationError
 from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
 
 
 def test_one_of_two_objects_with_a_kernel_of_one_name_is_linked_before(
@@ -186,6 +188,7 @@ def test_code_that_cannot_be_linked_object_by_object_is_rejected(
     assert "leave spirv64 out of --offload-arch" in said
 
 
+SM_80 = Target(Kind.CUDA, NVPTX_TRIPLE, "sm_80")
 UNREGISTERED = {**LINKED, '"llvm_offload_entries"': '"no_entries"'}
 FOLDED = {**LINKED, "i32 0, ptr @__mo_stub__other": "i32 0, ptr @__mo_stub__scale"}
 
@@ -337,6 +340,30 @@ def test_device_linked_objects_with_kernels_of_one_name_are_kept_apart(
     said = shown(tools, capsys, other, "-L.", "-la")
     assert f"step members {library} -o temps/finish/library0" in said
     assert f" b.o -L. temps/finish/library0/{library} " in last_link(said)
+
+
+@pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        ((SPIRV, SPIRV), "LLVM 22 cannot tell two kernels of the same name apart for kind sycl"),
+        ((NVIDIA, SM_80), "kernel 'scale' is made for sm_90 here, and for sm_80 in b.o"),
+    ],
+    ids=["kind", "architectures"],
+)
+def test_kernels_of_one_name_that_cannot_be_linked_before_are_rejected(
+    targets: tuple[Target, Target],
+    said: str,
+    tools: RecordedTools,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    objects = [
+        make_object(name, ["scale"], target=target, calls="llvm.donothing", value=len(name))
+        for name, target in zip(("a.o", "b.o"), targets, strict=True)
+    ]
+    assert link(tools, *objects, "-o", "program") == SourceError.exit_status
+    printed = capsys.readouterr().err
+    assert "a.o: error: " in printed
+    assert said in printed
 
 
 def test_a_launch_of_one_of_several_kernels_is_ambiguous(
