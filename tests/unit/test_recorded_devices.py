@@ -133,6 +133,23 @@ def test_libraries_of_device_code_are_linked_into_kernels_that_call_others(
     assert "mine.bc" not in Path("scale.d").read_text()
 
 
+def test_a_library_that_is_attached_to_a_module_is_next_to_the_program(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("folder").mkdir()
+    library("folder/attached.bc")
+    text = (RECORDED / "normal.mlir").read_text()
+    targets = 'targets = [#nvvm.target<chip = "sm_90", link = ["attached.bc"]>], '
+    attached = text.replace('"gpu.module"() <{', f'"gpu.module"() <{{{targets}')
+    tools.outputs |= {"normal.mlir": attached.encode(), "device0.ll": kernel("helper")}
+    Path("scale.mlir").rename("folder/scale.mlir")
+    places = (f"--llvm={tools.root}/llvm-22", f"--cuda-path={tools.root}/cuda")
+    words = ("-c", "folder/scale.mlir", "--offload-arch=sm_90", "-###", *places)
+    assert cli._guarded(words) == 0
+    (made,) = [line for line in capsys.readouterr().err.splitlines() if "-march=sm_90" in line]
+    assert " -Xclang -mlink-builtin-bitcode -Xclang folder/attached.bc " in made
+
+
 @pytest.mark.llvm(15)
 def test_a_clang_that_links_no_library_gets_linked_code(
     tools: RecordedTools, capsys: pytest.CaptureFixture[str]
@@ -170,7 +187,11 @@ def test_the_only_device_code_of_a_program_is_packed_without_a_device_link(
 def test_the_image_of_a_step_has_the_extension_of_its_content(
     head: bytes, ending: str, tmp_path: Path
 ) -> None:
-    given = ImageFile(tmp_path / "image.bc", Target(Kind.CUDA, NVPTX_TRIPLE, "sm_90"))
+    target = Target(Kind.CUDA, NVPTX_TRIPLE, "sm_90")
+    # A cubin is made as one, and in a dry run there is no image.
+    for name in ("image.o", "none.bc"):
+        assert as_made(ImageFile(tmp_path / name, target)).path == tmp_path / name
+    given = ImageFile(tmp_path / "image.bc", target)
     given.path.write_bytes(head)
     made = as_made(given)
     assert made.path == tmp_path / f"image{ending}"
