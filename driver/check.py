@@ -10,7 +10,7 @@ import click
 
 from mlir_offload.driver.message.report import report, show_error, show_note, show_warning
 from mlir_offload.driver.message.skew import counted, is_error, message_of
-from mlir_offload.driver.option.click_command import PATH, call, command
+from mlir_offload.driver.option.click_command import PATH, command
 from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.driver.tools.releases import learn_llvm, learn_named
 from mlir_offload.offload.container.file_form import FileForm, file_form
@@ -67,11 +67,6 @@ def check(  # noqa: PLR0913, PLR0917 (one parameter for each option)
         choose_rocm(find_rocm(places), places.rocm) if rocm_path else None,
     )
     return max((_checked(path, consumer) for path in files), default=0)
-
-
-def run_check(arguments: Sequence[str], runner: Runner) -> int:
-    """Run `mlir-offload check`; return its exit status. Raises UsageError."""
-    return int(call(check, arguments, runner) or 0)
 
 
 def _release(for_clang: str | None, places: SearchPlaces, runner: Runner) -> int:

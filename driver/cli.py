@@ -136,10 +136,10 @@ def _run_subcommand(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
         status = _dispatch(rest, runner)
     except MlirOffloadError as error:
         if _is_to_be_packed(error):
-            _pack(rest, runner, error)
+            reproduce.pack_call(rest, runner, error)
         raise
-    if options.reproduce is not None and not _is_dry(rest):
-        _pack(rest, runner)
+    if options.reproduce is not None and "-###" not in rest:
+        reproduce.pack_call(rest, runner)
     return status
 
 
@@ -170,10 +170,6 @@ def _check_message_outputs(options: MessageOptions, words: tuple[str, ...]) -> N
     check_message_outputs(words[1:] if words[:1] and _handler(words[0]) else words)
 
 
-def _is_dry(arguments: tuple[str, ...]) -> bool:
-    return "-###" in arguments
-
-
 def _is_to_be_packed(error: MlirOffloadError) -> bool:
     """Return whether to write a reproducer for a failure: on request, and by default if a tool crashed."""
     options, failure = report().options, report().journal.failure_of(error)
@@ -181,13 +177,6 @@ def _is_to_be_packed(error: MlirOffloadError) -> bool:
         return options.reproduce is not None
 
     return tool_message.has_crashed(failure.run.completed)
-
-
-def _pack(
-    arguments: tuple[str, ...], runner: ProcessRunner, error: MlirOffloadError | None = None
-) -> None:
-
-    reproduce.pack_call(arguments, runner, error)
 
 
 def _finish(status: int) -> int:
@@ -237,7 +226,8 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     if _asks_for_help(first, arguments[1:]) and not (handler and first.endswith("step")):
         return _help(first if handler else "")
     if first.startswith(_COMPLETION):
-        return _completion(first.removeprefix(_COMPLETION))
+        sys.stdout.write(completion.render_completion(first.removeprefix(_COMPLETION)))
+        return 0
     if handler is not None:
         return handler(arguments[1:], runner)
     printing = tuple(_PRINTING)
@@ -282,12 +272,6 @@ def _version(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
     others = [word for word in arguments if word != _VERSION]
     sys.stdout.write(version.render_version(read_arguments(others), runner))
-    return 0
-
-
-def _completion(shell: str) -> int:
-
-    sys.stdout.write(completion.render_completion(shell))
     return 0
 
 

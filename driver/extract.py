@@ -16,7 +16,7 @@ from mlir_offload.driver.inspect.tree import size_text
 from mlir_offload.driver.message.escape import shown
 from mlir_offload.driver.message.report import show, show_warning
 from mlir_offload.driver.option.checks import OutputFile, check_files
-from mlir_offload.driver.option.click_command import PATH, call, command
+from mlir_offload.driver.option.click_command import PATH, command
 from mlir_offload.driver.system.workspace import (
     check_output,
     keep_mode,
@@ -37,7 +37,6 @@ from mlir_offload.offload.kind_format import plain_kind
 from mlir_offload.offload.link.held_image import runs_on_host
 from mlir_offload.toolchain.byte_view import ByteView, copy_view
 from mlir_offload.toolchain.errors import UsageError, VerificationError
-from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.target import HOST
 
 _NO_ARCH = "any"
@@ -102,11 +101,6 @@ def extract(  # noqa: PLR0913 (one for each option)
     for image in chosen:
         show(shown(f"{targets[image.index]}: {described(image)}"))
     return _status(part)
-
-
-def run_extract(arguments: Sequence[str], runner: Runner) -> int:
-    """Run `mlir-offload extract`; return its exit status. Raises MlirOffloadError."""
-    return int(call(extract, arguments, runner) or 0)
 
 
 def described(image: Image) -> str:

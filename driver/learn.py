@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.click_command import call, command
+from mlir_offload.driver.option.click_command import command
 from mlir_offload.driver.tools.calibration import as_values, learn_toolchain, table_values
 from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.driver.tools.family import PART_PROGRAMS, Family, program_families
@@ -65,11 +65,6 @@ def learn(runner: Runner, *, llvm: str, as_json: bool, patch: bool) -> int:
     if not chosen.has("clang"):
         show_note(f"{chosen.prefix} has no clang: {chosen.hint_for('clang')}")
     return _status(release)
-
-
-def run_learn(arguments: Sequence[str], runner: Runner) -> int:
-    """Run `mlir-offload learn`; return its exit status. Raises UsageError, ToolchainError."""
-    return int(call(learn, arguments, runner) or 0)
 
 
 def _families(llvm: LlvmToolchain) -> list[Family]:

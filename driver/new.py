@@ -6,15 +6,14 @@ import errno
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from mlir_offload.driver.message.escape import shown
-from mlir_offload.driver.option.click_command import PATH, call, command
+from mlir_offload.driver.option.click_command import PATH, command
 from mlir_offload.toolchain.errors import InputOutputError
-from mlir_offload.toolchain.process import Runner
 
 _TEMPLATES = Path(__file__).parent / "data" / "new"
 _NAME = "@NAME@"
@@ -42,11 +41,6 @@ def new(directory: Path) -> int:
         sys.stdout.write(f"{shown(str(directory / file))}\n")
     sys.stdout.write(f"Try: cd {shown(str(directory))} && make && ./{name}\n")
     return 0
-
-
-def run_new(arguments: Sequence[str], runner: Runner) -> int:
-    """Run `mlir-offload new`; return its exit status. Raises UsageError, InputOutputError."""
-    return int(call(new, arguments, runner) or 0)
 
 
 def _write(directory: Path, name: str) -> list[Path]:

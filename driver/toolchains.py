@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mlir_offload.driver.option.click_command import call, command
+from mlir_offload.driver.option.click_command import command
 from mlir_offload.driver.tools.choose import places_for
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.inventory import Inventory, InventoryRow, inventory_rows, take_inventory
@@ -36,11 +36,6 @@ def toolchains(runner: Runner, llvm: str, cuda_path: str, rocm_path: str) -> int
         console.print(line, markup=False, soft_wrap=True)
     console.print(_summary(inventory), markup=False, soft_wrap=True)
     return 0 if inventory.default_llvm else ToolchainError.exit_status
-
-
-def show_toolchains(arguments: Sequence[str], runner: Runner) -> int:
-    """Run `mlir-offload toolchains`; return its exit status. Raises UsageError."""
-    return int(call(toolchains, arguments, runner) or 0)
 
 
 def _table(rows: Iterable[InventoryRow]) -> Table:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 
 from mlir_offload.driver.message.escape import shown
-from mlir_offload.driver.option.click_command import PATH, call, command
+from mlir_offload.driver.option.click_command import PATH, command
 from mlir_offload.driver.option.config import project_file
 from mlir_offload.driver.option.trusted import TrustStore, trust_store
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
-from mlir_offload.toolchain.process import Runner
 
 _MANIFEST = "offload.yaml"
 
@@ -39,11 +38,6 @@ def trust(places: tuple[Path, ...], *, only_list: bool, revoke: bool) -> int:
             store.add(file, _content(file))
             _print([f"trusted: {_name(file)}"])
     return 0
-
-
-def run_trust(arguments: Sequence[str], runner: Runner) -> int:
-    """Run `mlir-offload trust`; return its exit status. Raises UsageError, InputOutputError."""
-    return int(call(trust, arguments, runner) or 0)
 
 
 def _files(place: Path, *, revoke: bool) -> list[Path]:

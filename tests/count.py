@@ -1,14 +1,17 @@
 """Count what makes a change expensive: lines, tests of device kinds, imports in functions, cycles of folders.
 
-usage: python tests/count.py [--compile]
+usage: python tests/count.py [--compile] [--coverage]
 
-`--compile` compiles an example with `-c`, and counts the modules of the driver that it enters.
+`--compile` compiles an example with `-c`, and counts the modules of the driver that it enters. `--coverage` runs the
+unit tests, and prints how many lines of each folder of the driver they execute in their own process; it requires the
+package `coverage`.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -186,10 +189,34 @@ def entered_modules() -> int:
     return int(ran.stdout)
 
 
+def unit_coverage() -> list[str]:
+    """Return the lines of the driver that the unit tests execute, as rows for `driver/cli.py` and each folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        data, report = f"--data-file={folder}/data", f"{folder}/report.json"
+        coverage = (sys.executable, "-m", "coverage")
+        tests = ("-m", "pytest", "--quiet", "tests/unit")
+        run = (*coverage, "run", data, f"--source={ROOT / 'driver'}", *tests)
+        subprocess.run(run, check=True, cwd=ROOT, stdout=sys.stderr)
+        subprocess.run((*coverage, "json", "-q", data, "-o", report), check=True, cwd=ROOT)
+        files = json.loads(Path(report).read_text(encoding="utf-8"))["files"]
+    counts: dict[str, list[int]] = {}
+    for name, file in files.items():
+        rows = (name,) if name == "driver/cli.py" else (str(Path(name).parent),)
+        for row in (*rows, "all of it"):
+            count = counts.setdefault(row, [0, 0])
+            count[0] += file["summary"]["covered_lines"]
+            count[1] += file["summary"]["num_statements"]
+    return [
+        f"{100 * covered / lines:6.1f} % of {lines:6} statements  {name}"
+        for name, (covered, lines) in sorted(counts.items())
+    ]
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--compile", action="store_true", help="count the modules that -c enters")
+    parser.add_argument("--coverage", action="store_true", help="measure the unit tests")
     arguments = parser.parse_args()
     table, modules = lines_and_files(), sources()
     total = tuple(map(sum, zip(*table.values(), strict=True)))
@@ -203,6 +230,7 @@ def main() -> None:
     if arguments.compile:
         counts["modules entered by one -c"] = entered_modules()
     rows += [f"{count:7} {name}" for name, count in counts.items()]
+    rows += unit_coverage() if arguments.coverage else []
     sys.stdout.write("\n".join(rows) + "\n")
 
 

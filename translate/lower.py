@@ -264,7 +264,7 @@ def _mlir_opt(
 
 
 def unwrap_device(
-    text: str,
+    module: Module,
     triple: str,
     *,
     keeps_functions: bool = False,
@@ -279,25 +279,6 @@ def unwrap_device(
     barriers. (`mlir-translate --no-implicit-module` on a gpu.module crashes in LLVM 19 and 22 if the verifier
     of an operation queries the data layout.) Raises SourceError for operations that are not lowered.
     """
-    module = parse_module(text)
-    return unwrapped(
-        module,
-        triple,
-        keeps_functions=keeps_functions,
-        contraction=contraction,
-        marks_barriers=marks_barriers,
-    )
-
-
-def unwrapped(
-    module: Module,
-    triple: str,
-    *,
-    keeps_functions: bool = False,
-    contraction: Contraction = Contraction.ON,
-    marks_barriers: bool = False,
-) -> str:
-    """Do the same as `unwrap_device` for a parsed module."""
     locations = Locations(module.aliases)
     device = next((op for op in module.operations if op.name == "gpu.module"), None)
     if device is None:

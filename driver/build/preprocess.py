@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile.clang_error import clang_error
-from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.context import BuildContext, clang_depfile_arguments
 from mlir_offload.driver.compile.normalize import normalized
 from mlir_offload.driver.option.command_line import read_besides
 from mlir_offload.driver.option.compile_options import GPU_CPP, PREPROCESSED_SUFFIXES, Mode
@@ -22,15 +22,26 @@ def check_syntax(context: BuildContext) -> None:
 
 def _check(context: BuildContext, source: Path, output: Path) -> None:
     if source.suffix in PREPROCESSED_SUFFIXES:
-        context.executor.tool(_clang(context, source, "-fsyntax-only"), None, diagnose=clang_error)
+        rule = clang_depfile_arguments(context.options, source, output)
+        if rule:
+            context.executor.make_directory(output.parent)
+        command = _clang(context, source, "-fsyntax-only", *rule)
+        context.executor.tool(command, None, diagnose=clang_error)
     else:
         context.wait_for(normalized(output.parent))
 
 
 def preprocess(context: BuildContext) -> list[Path]:
-    """Return the preprocessed inputs, or for -M and -MM a Make rule per input."""
+    """Return the preprocessed inputs, or for -M and -MM a Make rule per input; with -MF one file with all rules."""
     parallel_map([partial(_preprocess, context, *pair) for pair in context.compiled.items()])
-    return list(context.compiled.values())
+    made = list(context.compiled.values())
+    if context.options.mode is not Mode.RULE or not context.options.depfile.file:
+        return made
+    first, *others = made
+    if not context.options.dry_run:
+        with first.open("ab") as stream:
+            stream.writelines(other.read_bytes() for other in others)
+    return [first]
 
 
 def _preprocess(context: BuildContext, source: Path, output: Path) -> None:
@@ -42,7 +53,8 @@ def _preprocess(context: BuildContext, source: Path, output: Path) -> None:
         return
     forms = ("-M" if options.depfile.has_system_files else "-MM", *_targets(context, source))
     phony = ("-MP",) if options.depfile.has_phony_targets else ()
-    stage = (*forms, *phony) if wants_rule else ("-E",)
+    rule = clang_depfile_arguments(options, source, output)
+    stage = (*forms, *phony) if wants_rule else ("-E", *rule)
     command = _clang(context, source, *stage, "-o", str(output))
     context.executor.tool(command, output if wants_rule else None, diagnose=clang_error)
 

@@ -159,7 +159,7 @@ def _joint(
         yield context
         return
     modules = select_modules(context, source, split.modules)
-    work = partial(lower_jointly, context, source, split, modules, host_text(directory))
+    work = partial(lower_jointly, context, split, modules, host_text(directory))
     with pool() as threads:
         yield replace(context, joint=threads.submit(work))
 

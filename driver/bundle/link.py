@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,8 @@ from mlir_offload.translate.gpu_module import GpuModule, Kernel
 
 SUFFIX = ".mob"
 _SUBCOMMAND = "link"
+# The end of the path of an unpacked file, whose name `bundle` made.
+_MEMBER = r"/[\w./-]+"
 
 
 class UnpackedBundle(Struct, frozen=True):
@@ -83,6 +86,9 @@ def link_bundles(arguments: Sequence[str], runner: Runner) -> int:
             except MlirOffloadError as error:
                 for bundle in bundles:
                     error.relocate(partial(_place_of, bundle))
+                    for one in error.every:
+                        one.message = _named(bundle, one.message)
+                        one.hint = _named(bundle, one.hint)
                 raise
     return 0
 
@@ -90,6 +96,12 @@ def link_bundles(arguments: Sequence[str], runner: Runner) -> int:
 def _place_of(bundle: UnpackedBundle, location: str) -> str:
     """Return the path of the bundle for a location in one of its files, any other location unchanged."""
     return str(bundle.path) if location.startswith(f"{bundle.directory}/") else location
+
+
+def _named(bundle: UnpackedBundle, text: str) -> str:
+    """Return a text that names the bundle for each of its files, which only this process knows."""
+    file = re.escape(str(bundle.directory)) + _MEMBER
+    return re.sub(file, lambda _: str(bundle.path), text)
 
 
 def _bundles(options: CompileOptions) -> tuple[Path, ...]:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import show
-from mlir_offload.driver.option.command_line import final_outputs, sources
+from mlir_offload.driver.option.command_line import STANDARD_OUTPUT, final_outputs, sources
 from mlir_offload.driver.option.compile_options import (
     MLIR_SUFFIXES,
     PREPROCESSED_SUFFIXES,
@@ -97,8 +97,10 @@ def plan_depfiles(options: CompileOptions) -> tuple[PlannedDepfile, ...]:
     """
     request, compiled = options.depfile, sources(options)
     links = options.mode is Mode.LINK
-    # Like clang, write no dependency file for a link without sources unless -MF names it.
-    if not request.is_wanted or not (compiled or (links and request.file)):
+    # Like clang, write no dependency file for a link without sources unless -MF names it. The output of -M is
+    # the rule itself.
+    has_rule = request.is_wanted and options.mode is not Mode.RULE
+    if not has_rule or not (compiled or (links and request.file)):
         return ()
     rules: list[tuple[Path, tuple[Path, ...]]]
     if options.mode is Mode.HEADER:
@@ -116,11 +118,17 @@ def plan_depfiles(options: CompileOptions) -> tuple[PlannedDepfile, ...]:
 
 
 def compiled_objects(options: CompileOptions) -> tuple[tuple[Path, Path], ...]:
-    """Return (object, source) for each source; in a link, the object that `-c` would write."""
+    """Return (output, source) for each source; without an output file of its own, the object that `-c` would write.
+
+    That is so in a link, without an output, and for several files of device code.
+    """
     compiled = sources(options)
-    if options.mode is Mode.LINK:
-        return tuple((Path(path.stem + ".o"), path) for path in compiled)
-    return tuple(zip(final_outputs(options), compiled, strict=True))
+    made = () if options.mode is Mode.LINK else final_outputs(options)
+    if options.mode in {Mode.SYNTAX, Mode.DEVICE} and options.output is not None:
+        made = (options.output,)
+    if len(made) != len(compiled) or STANDARD_OUTPUT in made:
+        made = tuple(Path(path.stem + ".o") for path in compiled)
+    return tuple(zip(made, compiled, strict=True))
 
 
 def _planned(

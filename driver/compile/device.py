@@ -20,7 +20,14 @@ from mlir_offload.driver.compile.kind_build import (
     targets_for,
 )
 from mlir_offload.driver.step import device
-from mlir_offload.driver.step.split_file import Join, ModuleFile, Part, Separate, SplitFiles
+from mlir_offload.driver.step.split_file import (
+    Join,
+    ModuleFile,
+    Part,
+    Separate,
+    SplitFiles,
+    Unwrapping,
+)
 from mlir_offload.driver.step.step import TextStep
 from mlir_offload.driver.system.parallel import parallel_map, run_concurrently
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
@@ -195,22 +202,28 @@ def _run_lowering(
         return diagnostics.condense(failed, source=source)
 
     executor.tool(command, low, decides=True, diagnose=diagnose)
-    unwrap = device.Unwrap(
-        source=low,
-        triple=lowering.triple,
-        rdc=bool(context.options.gpu_rdc),
-        fp_contract=context.options.device_flags.fp_contract,
-        mark_barriers=_is_for_cpu(context, lowering),
-        output=alone,
-    )
-    executor.step(unwrap, decides=True)
+    executor.step(_unwrapping(device.Unwrap, context, lowering, low, alone), decides=True)
     translate = translate_command(context.mlir, alone, text)
     executor.tool(translate, text, decides=True, diagnose=diagnose)
 
 
-def _is_for_cpu(context: BuildContext, lowering: DeviceLowering) -> bool:
-    """Return whether IR of this lowering is compiled for the CPU."""
-    return lowering == DeviceLowering() and any(target.is_cpu for target in context.targets)
+def _unwrapping(
+    kind: type[Unwrapping],
+    context: BuildContext,
+    lowering: DeviceLowering,
+    low: Path,
+    output: Path,
+) -> Unwrapping:
+    """Return the step that extracts the device modules of a lowered program."""
+    is_for_cpu = lowering == DeviceLowering() and any(target.is_cpu for target in context.targets)
+    return kind(
+        source=low,
+        triple=lowering.triple,
+        rdc=bool(context.options.gpu_rdc),
+        fp_contract=context.options.device_flags.fp_contract,
+        mark_barriers=is_for_cpu,
+        output=output,
+    )
 
 
 def _prepare(context: BuildContext, targets: Sequence[Target]) -> None:
@@ -234,7 +247,6 @@ class _Unit(Struct, frozen=True):
 
 def lower_jointly(
     context: BuildContext,
-    source: Path,
     split: SplitFiles,
     modules: Sequence[ModuleFile],
     host: Path,
@@ -250,7 +262,7 @@ def lower_jointly(
     if not chosen or size > _MOST_BYTES:
         return frozenset()
     try:
-        _lower(context, source, split, chosen, host)
+        _lower(context, split, chosen, host)
     except MlirOffloadError:
         return frozenset()
     return frozenset((host, *(unit.lowered for unit in chosen)))
@@ -265,16 +277,11 @@ def _units(context: BuildContext, module: ModuleFile) -> Iterator[_Unit]:
         yield _Unit(module.text_for(form_of(target)), lowering, pipeline_of(command), lowered)
 
 
-def _lower(
-    context: BuildContext, source: Path, split: SplitFiles, units: Sequence[_Unit], host: Path
-) -> None:
+def _lower(context: BuildContext, split: SplitFiles, units: Sequence[_Unit], host: Path) -> None:
+    """Lower the parts. What fails is lowered again separately, so that its error needs no explanation."""
     executor, llvm = context.executor, context.mlir
     names = (".mlir", ".low.mlir", ".alone.mlir", ".ll")
     joined, low, alone, text = (host.with_name(f"joint{end}") for end in names)
-
-    def diagnose(failed: Completed) -> MlirOffloadError:
-        return diagnostics.condense(failed, source=source)
-
     devices = tuple(unit.text for unit in units)
     executor.step(Join(source=split.host, devices=devices, output=joined), decides=True)
     of_host = host_pipeline_command(
@@ -283,17 +290,10 @@ def _lower(
     command = joint_pipeline_command(
         llvm, joined, low, host=pipeline_of(of_host), device=units[0].pipeline
     )
-    executor.tool(command, low, decides=True, diagnose=diagnose)
-    separate = Separate(
-        source=low,
-        triple=units[0].lowering.triple,
-        rdc=bool(context.options.gpu_rdc),
-        fp_contract=context.options.device_flags.fp_contract,
-        mark_barriers=_is_for_cpu(context, units[0].lowering),
-        output=alone,
-    )
+    executor.tool(command, low, decides=True)
+    separate = _unwrapping(Separate, context, units[0].lowering, low, alone)
     executor.step(separate, decides=True)
     command = translate_command(llvm, alone, text, is_joint=True)
-    executor.tool(command, text, decides=True, diagnose=diagnose)
+    executor.tool(command, text, decides=True)
     parts = (host, *(unit.lowered for unit in units))
     executor.step(Part(source=text, parts=parts), decides=True)

@@ -49,7 +49,7 @@ def gpu_cpp_command(context: BuildContext, source: Path, output: Path) -> Comman
         *(("-foffload-lto",) if options.device_code is DeviceCode.BITCODE else ()),
         *((options.debug_spelled,) if options.debug else ()),
         *(("-fPIC",) if options.pic or options.shared else ()),
-        *clang_depfile_arguments(options, source, output),
+        *clang_depfile_arguments(options, source, context.compiled.get(source, output)),
         *(
             *options.gpu_cpp_arguments,
             *options.compiler_arguments,

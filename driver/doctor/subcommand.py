@@ -15,7 +15,7 @@ from mlir_offload.driver.doctor import report as doctor_report
 from mlir_offload.driver.doctor.examination import Examination
 from mlir_offload.driver.doctor.plan import known_kinds
 from mlir_offload.driver.option.checks import OutputFile, check_files
-from mlir_offload.driver.option.click_command import call, command
+from mlir_offload.driver.option.click_command import command
 from mlir_offload.driver.tools.choose import places_for
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.inventory import take_inventory
@@ -60,11 +60,6 @@ def doctor(  # noqa: PLR0913 (one parameter for each option)
     elif html is None:
         doctor_report.show_report(report, verbose=is_verbose)
     return report.exit_status
-
-
-def run_doctor(arguments: Sequence[str], runner: Runner) -> int:
-    """Run `mlir-offload doctor`; return its exit status. Raises UsageError."""
-    return int(call(doctor, arguments, runner) or 0)
 
 
 def _chosen_kinds(names: Sequence[str]) -> tuple[Kind, ...]:

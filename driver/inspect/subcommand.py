@@ -16,7 +16,7 @@ from mlir_offload.driver.inspect import json as inspect_json
 from mlir_offload.driver.inspect import mlir, tree
 from mlir_offload.driver.message.report import show_error
 from mlir_offload.driver.option.checks import OutputFile, check_files
-from mlir_offload.driver.option.click_command import PATH, call, command
+from mlir_offload.driver.option.click_command import PATH, command
 from mlir_offload.offload.container.contents import Part, Problem, ProblemKind, all_problems
 from mlir_offload.offload.container.file_form import FileForm
 from mlir_offload.offload.file.contents_reader import read_contents
@@ -71,7 +71,7 @@ def inspect(  # noqa: PLR0913 (one parameter for each option)
 def run_inspect(arguments: Sequence[str], runner: Runner) -> int:
     """Run `mlir-offload inspect`; return its exit status. Raises UsageError."""
     try:
-        return int(call(inspect, arguments, runner) or 0)
+        return inspect(arguments, runner)
     except BrokenPipeError:
         # The reader closed the pipe, as `head` does; the interpreter must not flush to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

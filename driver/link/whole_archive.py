@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from mlir_offload.driver.compile.context import BuildContext
     from mlir_offload.offload.link.objects import ObjectContents
 
-_FOR_LINKER = "-Wl,"
-_WHOLE = frozenset({"whole-archive", "no-whole-archive"})
+_OPTIONS = frozenset(
+    f"-Wl,{dashes}{name}"
+    for dashes in ("-", "--")
+    for name in ("whole-archive", "no-whole-archive")
+)
 
 
 def without_whole_archives(
@@ -45,14 +48,11 @@ def _is_needless(word: LinkItem, words: Sequence[LinkItem]) -> bool:
 
     The wrapper does not know `--pop-state`: the device link would apply the option to all that follows.
     """
-    name = word.text.removeprefix(_FOR_LINKER)
-    is_option = name != word.text and name.lstrip("-") in _WHOLE
-    return is_option and all(one.path is not None for one in words if one.is_whole)
+    return word.text in _OPTIONS and all(one.path is not None for one in words if one.is_whole)
 
 
 def _items_for(context: BuildContext, word: LinkItem, number: int) -> Sequence[str]:
-    names = _member_names(word.path) if word.is_whole and word.path is not None else ()
-    if not names or word.path is None:
+    if not word.is_whole or word.path is None or not (names := _member_names(word.path)):
         return (word.text,)
     directory = context.workspace / f"members{number}"
     context.executor.step(object_file.Members(source=word.path, output=directory))

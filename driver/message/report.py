@@ -10,7 +10,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -338,6 +338,7 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+Apply = Callable[[MessageOptions, str], MessageOptions]
 _Choice = TypeVar("_Choice", MessageFormat, Color)
 
 
@@ -363,14 +364,21 @@ def choose_color(options: MessageOptions, value: str) -> MessageOptions:
     return replace(options, color=_one_of("-fdiagnostics-color=", value, Color))
 
 
-def choose_file(options: MessageOptions, value: str) -> MessageOptions:
-    """Set the message file."""
-    return replace(options, file=_named("--message-file=", value))
+def path(option: str, name: str) -> Apply:
+    """Set a field to the path in the value of an option. Raises UsageError for an empty value."""
+
+    def apply(options: MessageOptions, value: str) -> MessageOptions:
+        if not value:
+            msg = f"{option} expects a file name"
+            raise UsageError(msg, hint=f"write {option}FILE")
+        return replace(options, **{name: Path(value)})  # names checked by the tests
+
+    return apply
 
 
-def pack_call(options: MessageOptions, value: str) -> MessageOptions:
-    """Set the path of the reproducer archive."""
-    return replace(options, reproduce=_named("--reproduce=", value))
+def put(**changes: object) -> Apply:
+    """Set fields to constants."""
+    return lambda options, _: replace(options, **changes)  # as above
 
 
 def hide_rule(options: MessageOptions, value: str) -> MessageOptions:
@@ -383,30 +391,3 @@ def raise_rule(options: MessageOptions, value: str) -> MessageOptions:
     return replace(
         options, error_rules=options.error_rules | {rule.checked_name("-Werror=", value)}
     )
-
-
-def _named(option: str, value: str) -> Path:
-    if not value:
-        msg = f"{option} expects a file name"
-        raise UsageError(msg, hint=f"write {option}FILE")
-    return Path(value)
-
-
-def be_quiet(options: MessageOptions, _: str) -> MessageOptions:
-    """Suppress notes and warnings."""
-    return replace(options, quiet=True)
-
-
-def always_color(options: MessageOptions, _: str) -> MessageOptions:
-    """Always use colors."""
-    return replace(options, color=Color.ALWAYS)
-
-
-def never_color(options: MessageOptions, _: str) -> MessageOptions:
-    """Never use colors."""
-    return replace(options, color=Color.NEVER)
-
-
-def pack_no_crash(options: MessageOptions, _: str) -> MessageOptions:
-    """Write no reproducer when a tool crashes."""
-    return replace(options, reproduces_crashes=False)

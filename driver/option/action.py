@@ -60,16 +60,21 @@ def path(name: str) -> Apply:
     return lambda options, value: replace(options, **{name: Path(value)})  # as above
 
 
+def add(name: str, prefix: str = "") -> Apply:
+    """Add the value, after a prefix, to a field with several words."""
+    return lambda options, value: replace(
+        options, **{name: (*getattr(options, name), prefix + value)}
+    )  # as above
+
+
 def link_item(prefix: str) -> Apply:
     """Pass an option to the link, in its position between the inputs."""
-    return lambda options, value: replace(options, link_items=(*options.link_items, prefix + value))
+    return add("link_items", prefix)
 
 
 def compiler_argument(prefix: str) -> Apply:
     """Pass an option to clang for C and C++."""
-    return lambda options, value: replace(
-        options, compiler_arguments=(*options.compiler_arguments, prefix + value)
-    )
+    return add("compiler_arguments", prefix)
 
 
 def preprocessor_argument(options: CompileOptions, value: str) -> CompileOptions:
@@ -81,18 +86,9 @@ def preprocessor_argument(options: CompileOptions, value: str) -> CompileOptions
     return replace(options, taken_for=(option, *named))
 
 
-def gpu_cpp_argument(name: str) -> Apply:
-    """Pass an option to clang for CUDA C++ and HIP C++."""
-    return lambda options, _: replace(options, gpu_cpp_arguments=(*options.gpu_cpp_arguments, name))
-
-
 def compiler_and_linker(prefix: str) -> Apply:
     """Pass an option to clang for C and C++, and to the link, as clang does."""
-
-    def apply(options: CompileOptions, value: str) -> CompileOptions:
-        return link_item(prefix)(compiler_argument(prefix)(options, value), value)
-
-    return apply
+    return each(compiler_argument(prefix), link_item(prefix))
 
 
 def offload_arch(options: CompileOptions, value: str) -> CompileOptions:
@@ -137,19 +133,14 @@ def device_argument(name: str) -> Apply:
     return device(change)
 
 
-def flush_subnormals(flags: DeviceFlags, _: str) -> DeviceFlags:
-    """Flush subnormal numbers to zero."""
-    return replace(flags, ftz=True)
+def put_device(**changes: object) -> Apply:
+    """Set options of device code generation to constants."""
+    return device(lambda flags, _: replace(flags, **changes))  # as above
 
 
 def code_argument(prefix: str) -> Apply:
     """Pass an option to clang for all host code: C, C++ and lowered MLIR."""
-
-    def apply(options: CompileOptions, value: str) -> CompileOptions:
-        changed = compiler_argument(prefix)(options, value)
-        return replace(changed, code_arguments=(*options.code_arguments, prefix + value))
-
-    return apply
+    return each(compiler_argument(prefix), add("code_arguments", prefix))
 
 
 def separate(name: str, *fields: str) -> Apply:
@@ -196,18 +187,9 @@ def device_linker_argument(options: CompileOptions, value: str) -> CompileOption
     return linker_argument(options, f"--device-linker={key}{word}")
 
 
-def ptxas_arguments(options: CompileOptions, value: str) -> CompileOptions:
+def with_ptxas_arguments(flags: DeviceFlags, value: str) -> DeviceFlags:
     """Add arguments for ptxas, a comma-separated list as in nvcc."""
-    flags = options.device_flags
-    added = replace(flags, ptxas=(*flags.ptxas, *value.split(",")))
-    return replace(options, device_flags=added)
-
-
-def mlir_plugin(name: str) -> Apply:
-    """Load a plugin into mlir-opt when it reads the program."""
-    return lambda options, value: replace(
-        options, mlir_arguments=(*options.mlir_arguments, f"{name}={value}")
-    )
+    return replace(flags, ptxas=(*flags.ptxas, *value.split(",")))
 
 
 def arch_argument(options: CompileOptions, value: str) -> CompileOptions:
@@ -215,9 +197,9 @@ def arch_argument(options: CompileOptions, value: str) -> CompileOptions:
     arch, _, word = value.partition("=")
     if arch in {"host", "x86_64"}:
         return code_argument("")(options, word)
-    flags = options.device_flags
     if arch == "device":
-        return replace(options, device_flags=replace(flags, device_opt=(*flags.device_opt, word)))
+        return device_argument("device_opt")(options, word)
+    flags = options.device_flags
     return replace(options, device_flags=replace(flags, arch_opt=(*flags.arch_opt, (arch, word))))
 
 
@@ -230,20 +212,9 @@ def target(options: CompileOptions, value: str) -> CompileOptions:
     return compiler_and_linker("--target=")(options, value)
 
 
-def fast_math(options: CompileOptions, value: str) -> CompileOptions:
-    """Allow inexact floating-point math on host and device."""
-    del value
-    flags = replace(options.device_flags, fast_math=True)
-    arguments = (*options.compiler_arguments, "-ffast-math")
-    return replace(options, device_flags=flags, compiler_arguments=arguments)
-
-
-def exact_math(options: CompileOptions, value: str) -> CompileOptions:
-    """Revert -ffast-math on host and device."""
-    del value
-    flags = replace(options.device_flags, fast_math=False)
-    arguments = (*options.compiler_arguments, "-fno-fast-math")
-    return replace(options, device_flags=flags, compiler_arguments=arguments)
+def fast_math(option: str) -> Apply:
+    """Allow inexact floating-point math on host and device by clang's option, or revert that."""
+    return each(put_device(fast_math=option == "-ffast-math"), compiler_argument(option))
 
 
 def position(word: str) -> Apply:
@@ -306,8 +277,7 @@ def prefix_map(option: str) -> Apply:
     def apply(options: CompileOptions, value: str) -> CompileOptions:
 
         maps = (*options.prefix_maps, translate_prefix_map.parse_prefix_map(value, option))
-        arguments = (*options.compiler_arguments, f"{option}={value}")
-        return replace(options, prefix_maps=maps, compiler_arguments=arguments)
+        return replace(compiler_argument(f"{option}=")(options, value), prefix_maps=maps)
 
     return apply
 
@@ -363,10 +333,9 @@ _AMBIGUOUS = frozenset(
         "-Wext-lambda-captures-this",
     )
 )
-_READ = Callable[[CompileOptions, str], CompileOptions]
 
 
-def translated(option: str, ours: str) -> _READ:
+def translated(option: str, ours: str) -> Apply:
     """Return a reader that replaces an option of nvcc by `ours`, in which `{}` is the value."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
@@ -386,7 +355,7 @@ def _read(options: CompileOptions, given: str, ours: str) -> CompileOptions:
     return replace(options, taken_for=tuple(ours.split(" ")))
 
 
-def architecture(option: str) -> _READ:
+def architecture(option: str) -> Apply:
     """Return a reader for the architectures of nvcc's `-arch` and `-code`."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
@@ -411,7 +380,7 @@ def _arch_of(given: str, word: str) -> str:
     raise UsageError(msg, hint="write --offload-arch=sm_90, several with commas")
 
 
-def generated_code(option: str) -> _READ:
+def generated_code(option: str) -> Apply:
     """Return a reader for nvcc's `-gencode arch=compute_90,code=sm_90`."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
@@ -432,7 +401,7 @@ def generated_code(option: str) -> _READ:
     return apply
 
 
-def relocatable(option: str) -> _READ:
+def relocatable(option: str) -> Apply:
     """Return a reader for nvcc's `-rdc=true`."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
@@ -447,7 +416,7 @@ def host_arguments(options: CompileOptions, value: str) -> CompileOptions:
     return _read(options, f"-Xcompiler {value}", value.replace(",", " "))
 
 
-def no_effect(option: str, reason: str) -> _READ:
+def no_effect(option: str, reason: str) -> Apply:
     """Return a reader that ignores an option and prints the reason."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
@@ -457,7 +426,7 @@ def no_effect(option: str, reason: str) -> _READ:
     return apply
 
 
-def device_form(option: str, ours: str, ending: str) -> _READ:
+def device_form(option: str, ours: str, ending: str) -> Apply:
     """Return a reader for `-ptx`, `-cubin` and `-fatbin`. If there is one output, it has nvcc's extension."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:

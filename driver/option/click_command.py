@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from mlir_offload.driver.option.row import Option, option_hint
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
@@ -23,12 +24,39 @@ _TYPES: Mapping[str, click.ParamType[Any]] = {
 }
 
 
+class ClickCommand(Struct, frozen=True):
+    """A subcommand whose options click reads. To run it, call it."""
+
+    name: str
+    command: click.Command
+
+    def __call__(self, arguments: Sequence[str], runner: Runner) -> int:
+        """Return the exit status. Raises UsageError for an invalid command line, and what the function raises."""
+        return int(self.result(arguments, runner) or 0)
+
+    def result(self, arguments: Sequence[str], runner: Runner) -> Any:
+        """Return the result of the function, None after --help. Raises like a call."""
+        program = f"mlir-offload {self.name}"
+        try:
+            return self.command.main(
+                list(arguments), prog_name=program, standalone_mode=False, obj=runner
+            )
+        except click.NoSuchOption as error:
+            name = error.option_name
+            msg = f"unknown option '{name}'"
+            raise UsageError(msg, hint=option_hint(name, SUBCOMMANDS[self.name])) from error
+        except click.ClickException as error:
+            text = error.format_message().removesuffix(".")
+            hint = f"see '{program} --help'"
+            raise UsageError(text[:1].lower() + text[1:], hint=hint) from error
+
+
 def command(
     name: str, *operands: click.Argument, **defaults: object
-) -> Callable[[Callable[..., Any]], click.Command]:
+) -> Callable[[Callable[..., Any]], ClickCommand]:
     """Return a decorator that makes a function a command. Its parameters are options of the subcommand."""
 
-    def make(function: Callable[..., Any]) -> click.Command:
+    def make(function: Callable[..., Any]) -> ClickCommand:
         rows = [row for row in SUBCOMMANDS[name].rows if row.says is None]
         offs = {row.to: row.names[0] for row in rows if row.kind == "off"}
         wanted = _wanted(function)
@@ -38,9 +66,11 @@ def command(
             if row.kind != "off" and "--help" not in row.names
         ]
         settings = {"help_option_names": ["--help", "-h"]}
-        return click.Command(
-            name, settings, callback=function, params=[*operands, *options], help=function.__doc__
+        parameters = [*operands, *options]
+        made = click.Command(
+            name, settings, callback=function, params=parameters, help=function.__doc__
         )
+        return ClickCommand(name, made)
 
     return make
 
@@ -76,19 +106,3 @@ def _parameter(
         default=defaults.get(row.to, default),
         expose_value=is_wanted,
     )
-
-
-def call(found: click.Command, arguments: Sequence[str], runner: Runner) -> Any:
-    """Return the result of a command. Raises UsageError for an invalid command line."""
-    name = str(found.name)
-    try:
-        return found.main(
-            list(arguments), prog_name=f"mlir-offload {name}", standalone_mode=False, obj=runner
-        )
-    except click.NoSuchOption as error:
-        msg = f"unknown option '{error.option_name}'"
-        raise UsageError(msg, hint=option_hint(error.option_name, SUBCOMMANDS[name])) from error
-    except click.ClickException as error:
-        hint = f"see 'mlir-offload {name} --help'"
-        text = error.format_message().removesuffix(".")
-        raise UsageError(text[:1].lower() + text[1:], hint=hint) from error

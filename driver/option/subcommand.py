@@ -197,7 +197,7 @@ _ALL = (
     ),
     Subcommand(
         "extract",
-        "extract:run_extract",
+        "extract:extract",
         "extract device images from a file",
         "Extract device images from a file: all, or those that match every option.",
         ("[options] FILE [-o PLACE]",),
@@ -216,7 +216,7 @@ _ALL = (
     ),
     Subcommand(
         "check",
-        "check:run_check",
+        "check:check",
         "find what another LLVM would reject or misread",
         "Report what a release of LLVM, CUDA or a driver would reject or misread in files.",
         ("[options] FILE...",),
@@ -232,7 +232,7 @@ _ALL = (
     ),
     Subcommand(
         "toolchains",
-        "toolchains:show_toolchains",
+        "toolchains:toolchains",
         "show the installed LLVM, CUDA and ROCm",
         "Show the LLVM, CUDA and ROCm installations found, and what to install.",
         ("[options]",),
@@ -240,7 +240,7 @@ _ALL = (
     ),
     Subcommand(
         "new",
-        "new:run_new",
+        "new:new",
         "write a small project to start from",
         "Write a small project: a kernel, its callers in C and Python, build files.",
         ("DIRECTORY",),
@@ -248,7 +248,7 @@ _ALL = (
     ),
     Subcommand(
         "trust",
-        "trust:run_trust",
+        "trust:trust",
         "allow the settings of a project to select programs",
         "Allow mlir-offload.toml and offload.yaml of a project to select programs.",
         ("[options] [DIRECTORY|FILE...]",),
@@ -256,7 +256,7 @@ _ALL = (
     ),
     Subcommand(
         "learn",
-        "learn:run_learn",
+        "learn:learn",
         "probe an LLVM that the tables do not cover",
         "Probe the tools of an LLVM, and compare the result with the nearest measured release.",
         ("[options]",),
@@ -264,7 +264,7 @@ _ALL = (
     ),
     Subcommand(
         "doctor",
-        "doctor.subcommand:run_doctor",
+        "doctor.subcommand:doctor",
         "test the installed tools with a small program",
         "Test all combinations of the installed LLVM, CUDA and ROCm with a small program.",
         ("[options]",),

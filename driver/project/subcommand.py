@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from mlir_offload.driver.message.report import report, show
 from mlir_offload.driver.option.checks import OutputFile, check_files
-from mlir_offload.driver.option.click_command import PATH, call, command
+from mlir_offload.driver.option.click_command import PATH, command
 from mlir_offload.driver.option.config import find_files
 from mlir_offload.driver.project import clean as project_clean
 from mlir_offload.driver.project import emit as project_emit
@@ -163,7 +163,7 @@ def _load_tools_once(runner: ProcessRunner, tools: ToolFinder, folder: Path) -> 
 
 def parse_build_arguments(arguments: Sequence[str], runner: ProcessRunner) -> BuildOptions | None:
     """Return the options; None if help was requested. Raises UsageError."""
-    found = call(_command, arguments, runner)
+    found = _command.result(arguments, runner)
     return found if isinstance(found, BuildOptions) else None
 
 

@@ -27,12 +27,13 @@ from mlir_offload.translate.lower import (
     ir_modules,
     join_program,
     separate_program,
-    unwrapped,
+    unwrap_device,
 )
 
 if TYPE_CHECKING:
     from mlir_offload.offload.container.precompiled_image import PrecompiledImage
     from mlir_offload.translate.gpu_binary import GpuBinary
+    from mlir_offload.translate.mlir.module import Module
 
 INTERFACE_FILE = "interface.json"
 _INDEX = "split.json"
@@ -288,27 +289,31 @@ class Join(TextStep, frozen=True, kw_only=True, tag="join"):
         return joined
 
 
-class Separate(TextStep, frozen=True, kw_only=True, tag="separate"):
-    """Separate the modules of a joined program for mlir-translate."""
+class Unwrapping(TextStep, frozen=True, kw_only=True):
+    """A step that extracts lowered device modules."""
 
     triple: str
     rdc: bool = False
     fp_contract: Contraction | None = None
     mark_barriers: bool = False
 
+    def unwrapped(self, module: Module) -> str:
+        """Return a lowered device module as a top-level module."""
+        return unwrap_device(
+            module,
+            self.triple,
+            keeps_functions=self.rdc,
+            contraction=self.fp_contract or Contraction.ON,
+            marks_barriers=self.mark_barriers,
+        )
+
+
+class Separate(Unwrapping, frozen=True, kw_only=True, tag="separate"):
+    """Separate the modules of a joined program for mlir-translate."""
+
     def _rewritten(self, text: str) -> str:
         host, devices = separate_program(text)
-        contraction = self.fp_contract or Contraction.ON
-        texts = [
-            unwrapped(
-                device,
-                self.triple,
-                keeps_functions=self.rdc,
-                contraction=contraction,
-                marks_barriers=self.mark_barriers,
-            )
-            for device in devices
-        ]
+        texts = map(self.unwrapped, devices)
         return bordered([host.render_part(host.operations), *texts])
 
 

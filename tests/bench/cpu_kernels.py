@@ -41,6 +41,7 @@ from mlir_offload.translate.lower import (
     translate_command,
     unwrap_device,
 )
+from mlir_offload.translate.mlir.module import parse_module
 
 SOURCES = Path(__file__).resolve().parent / "cpu"
 RUNTIME = Path(__file__).resolve().parents[2] / "offload" / "runtime"
@@ -91,7 +92,9 @@ def lowered(llvm: LlvmToolchain, work: Path) -> str:
     device.write_text(module.text)
     run_checked(RUNNER, device_pipeline_command(llvm, device, low, module=module))
     alone.write_text(
-        unwrap_device(low.read_text(), "nvptx64-nvidia-cuda", contraction=Contraction.FAST)
+        unwrap_device(
+            parse_module(low.read_text()), "nvptx64-nvidia-cuda", contraction=Contraction.FAST
+        )
     )
     run_checked(RUNNER, translate_command(llvm, alone, text))
     ir = text.read_text()

@@ -143,6 +143,28 @@ def test_assembly_of_c_is_that_of_clang_with_the_same_options(
     assert len(set(expected.values())) > len(options) - 3
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-fsyntax-only -MD m.c",
+        "-fsyntax-only -MD m.c -o made.x",
+        "-fsyntax-only -MMD -MF own.d -MP m.c",
+        "-E -MD m.c",
+        "-E -MD m.c -o made.i",
+    ],
+)
+def test_rules_without_an_object_are_those_of_clang(
+    words: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clang = "/usr/lib/llvm-22/bin/clang -include h.h"
+    subprocess.run([*clang.split(), *words.split()], check=True, capture_output=True)
+    (rule,) = here.glob("*.d")
+    expected = rule.read_text()
+    rule.unlink()
+    assert run(f"-include h.h {words}", monkeypatch) == 0
+    assert rule.read_text().split() == expected.split()
+
+
 def test_files_that_clang_writes_besides_the_object_are_next_to_the_output(
     here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,7 @@ from mlir_offload.translate.cpu.module import (
     finish_cpu_ir,
 )
 from mlir_offload.translate.lower import unwrap_device
+from mlir_offload.translate.mlir.module import parse_module
 
 INPUTS = Path(__file__).parent / "inputs"
 RUNTIME = Path(__file__).parents[2] / "offload" / "runtime"
@@ -72,7 +73,7 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     low, text = work / "low.mlir", work / "device.ll"
     options = ("--mlir-print-op-generic", "--mlir-print-debuginfo", f"--pass-pipeline={PIPELINE}")
     run(llvm.tool("mlir-opt"), *options, INPUTS / "cpu_device_failures.mlir", "-o", low)
-    low.write_text(unwrap_device(low.read_text(), NVPTX_TRIPLE, marks_barriers=True))
+    low.write_text(unwrap_device(parse_module(low.read_text()), NVPTX_TRIPLE, marks_barriers=True))
     run(llvm.tool("mlir-translate"), "--mlir-to-llvmir", low, "-o", text)
     kernels = ("asserts", "guarded", "votes", "parts", "leaves")
     done = cpu_device_ir(text.read_text(), kernels=kernels, for_collapse=request.param)

@@ -38,6 +38,7 @@ from mlir_offload.translate.lower import (
     translate_command,
     unwrap_device,
 )
+from mlir_offload.translate.mlir.module import parse_module
 
 INPUTS = Path(__file__).parent / "inputs"
 RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
@@ -154,7 +155,7 @@ class Build:
         (module,) = program.modules
         device.write_text(module.text)
         self.run(device_pipeline_command(self.llvm, device, low, module=module))
-        alone.write_text(unwrap_device(low.read_text(), NVPTX))
+        alone.write_text(unwrap_device(parse_module(low.read_text()), NVPTX))
         self.run(translate_command(self.llvm, alone, text))
         return text.read_text(), {kernel.name: kernel.symbol for kernel in module.kernels}
 

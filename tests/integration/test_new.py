@@ -100,7 +100,7 @@ def test_a_package_whose_files_pip_compiled_writes_the_same(
     installed = shutil.copytree(new._TEMPLATES, tmp_path / "installed")
     (installed / "__pycache__").mkdir(exist_ok=True)
     monkeypatch.setattr(new, "_TEMPLATES", installed)
-    assert new.run_new([str(tmp_path / "made")], ProcessRunner()) == 0
+    assert new.new([str(tmp_path / "made")], ProcessRunner()) == 0
     assert str(tmp_path / "made" / "run.py") in capsys.readouterr().out
 
 

@@ -83,6 +83,11 @@ class RecordedTools:
             major = program.parts[-3].removeprefix("llvm-")
             said = _SAYS.get(program.name, "LLVM version {major}.1.0").format(major=major)
             return Completed(command, 0, f"{said}\n", "")
+        _, asks_for_file, name = command.argv[-1].partition("-print-file-name=")
+        if asks_for_file:
+            # As clang does, print the bare name of a file that is not there.
+            library = program.parent.parent / "lib" / name
+            return Completed(command, 0, f"{library if Path(library).exists() else name}\n", "")
         if self.fails(command):
             return Completed(command, 1, "", self.said)
         named = "qcs" if program.name == "llvm-ar" else "-o"
@@ -96,6 +101,11 @@ class RecordedTools:
             output.write_bytes(given or _HEADS.get(output.suffix, b"text"))
         return Completed(command, 0, "", "")
 
+    def run_attached(self, command: Command) -> int:
+        """Print nothing."""
+        self.commands.append(command)
+        return 0
+
     def interrupt(self) -> None:
         """Do nothing, because no process runs."""
 
@@ -106,17 +116,25 @@ class RecordedTools:
 def record(into: Path) -> None:
     """Write the outputs of the tools of LLVM 22 for the program, without paths of this host."""
     with tempfile.TemporaryDirectory() as folder:
-        driver = (sys.executable, "-c", _PARTS_ALONE)
-        words = ("--llvm=22", EVERY_KIND, "-c", PROGRAM.name, "-o", f"{folder}/scale.o")
-        argv = (*driver, *words, f"-save-temps={folder}")
-        subprocess.run(argv, check=True, cwd=PROGRAM.parent)
-        made = Path(folder, "0")
+        made = _compiled(("-c", _PARTS_ALONE), EVERY_KIND, Path(folder))
         for name in ("normal.mlir", "host.ll"):
             shutil.copy(made / name, into)
         for file in (made / "split").iterdir():
             kind = "".join(file.suffixes)
             if kind.endswith(".low.mlir") or kind in {".ll", ".gfx90a.ll", ".spirv.ll"}:
                 shutil.copy(file, into)
+    with tempfile.TemporaryDirectory() as folder:
+        made = _compiled(("-m", "mlir_offload.driver"), "--offload-arch=sm_90", Path(folder))
+        for name in ("joint.low.mlir", "joint.ll"):
+            shutil.copy(made / name, into)
+
+
+def _compiled(driver: tuple[str, str], targets: str, folder: Path) -> Path:
+    """Compile the program, and return the directory with its intermediate files."""
+    words = ("--llvm=22", targets, "-c", PROGRAM.name, "-o", f"{folder}/scale.o")
+    argv = (sys.executable, *driver, *words, f"-save-temps={folder}")
+    subprocess.run(argv, check=True, cwd=PROGRAM.parent)
+    return folder / "0"
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ import subprocess
 from importlib import import_module
 from pathlib import Path
 
-import click
 import pytest
 
 from mlir_offload.driver import package
 from mlir_offload.driver.option import command_line
+from mlir_offload.driver.option.click_command import ClickCommand
 from mlir_offload.driver.option.completion import render_completion
 from mlir_offload.driver.option.help import render_help
 from mlir_offload.driver.option.manual import render_manual
@@ -30,14 +30,11 @@ ACTIONS = {
 }
 BY_CLICK = {
     "build": "project.subcommand:_command",
-    "check": "check:check",
-    "doctor": "doctor.subcommand:doctor",
-    "learn": "learn:learn",
-    "extract": "extract:extract",
     "inspect": "inspect.subcommand:inspect",
-    "toolchains": "toolchains:toolchains",
-    "new": "new:new",
-    "trust": "trust:trust",
+    **{
+        name: SUBCOMMANDS[name].run
+        for name in ("check", "doctor", "extract", "learn", "new", "toolchains", "trust")
+    },
 }
 COMMON = {name for group in EVERYWHERE for row in group.rows for name in row.names}
 
@@ -62,16 +59,16 @@ def test_no_option_is_declared_twice(described: Subcommand) -> None:
 def test_click_reads_what_the_table_says_and_gives_the_function_each_value(name: str) -> None:
     module, _, function = BY_CLICK[name].partition(":")
     command = getattr(import_module(f"mlir_offload.driver.{module}"), function)
-    assert isinstance(command, click.Command)
+    assert isinstance(command, ClickCommand)
     read = {
         spelled
-        for parameter in command.params
+        for parameter in command.command.params
         for spelled in (*parameter.opts, *parameter.secondary_opts)
         if spelled.startswith("-")
     }
     rows = [row for row in SUBCOMMANDS[name].rows if row.says is None and "-h" not in row.names]
     assert read == {spelled.rstrip("=") for row in rows for spelled in row.names}
-    exposed = {parameter.name for parameter in command.params if parameter.expose_value}
+    exposed = {parameter.name for parameter in command.command.params if parameter.expose_value}
     assert {row.to for row in rows if row.to and not COMMON.intersection(row.names)} <= exposed
 
 

@@ -11,6 +11,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -120,26 +122,6 @@ def test_a_call_makes_an_object_and_what_is_asked_for_besides(
     subjects = json.loads(Path(manifest).read_text())["subject"]
     assert [subject["name"] for subject in subjects] == ["scale.o"]
     assert "step embed" in said.err
-
-
-def test_a_bundle_is_made_without_the_tools_that_link_it(
-    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
-) -> None:
-    archs = "--offload-arch=sm_90,gfx90a,host"
-    assert call(tools, "bundle", "-o", "scale.mob", archs, "--with-device-libs") == 0
-    assert not [one for one in tools.commands if one.program == "ptxas" and "-o" in one.argv]
-    with Path("scale.mob").open("rb") as stream:
-        assert b"scale/README.md" in stream.read(512)
-
-    linking = ("link", "scale.mob", "-c", "-o", "scale.o", "-save-temps=unpacked")
-    places = (f"--llvm={tools.root}/llvm-22", f"--cuda-path={tools.root}/cuda")
-    assert cli._guarded((*linking, *places, "-###")) == 0
-    lines = capsys.readouterr().err
-    assert "-fembed-offload-object=unpacked/bundle0/" in lines
-    script = Path("unpacked/bundle0/link.sh").read_text()
-    assert "--offload-link" in script
-    assert "-march=sm_90" in script
-    assert "sm_90" in Path("unpacked/bundle0/README.md").read_text()
 
 
 def test_a_call_is_packed_with_what_led_to_its_failure(
@@ -322,67 +304,6 @@ def test_a_packed_call_has_all_that_it_read(tools: RecordedTools) -> None:
     assert names >= {"call.c", "include/own.h", "passes.yaml", "library.bc", "libmine.a", "made"}
 
 
-@pytest.fixture
-def bundle(tools: RecordedTools, capsys: pytest.CaptureFixture[str]) -> RecordedTools:
-    """Return the tools, once they have made scale.mob."""
-    assert call(tools, "bundle", "-o", "scale.mob", "--offload-arch=sm_90,gfx90a", "-O3") == 0
-    capsys.readouterr()
-    return tools
-
-
-@pytest.mark.parametrize(
-    ("llvm", "words", "said"),
-    [
-        (22, ("scale.mob", "-o", "scale", "-###"), "mlir-offload unpacked/"),
-        (22, ("scale.mob", "-###", "-c"), "-O3"),
-        (19, ("scale.mob", "-c"), "needs clang of LLVM 22 or newer, here is LLVM 19.1.0"),
-        (15, ("scale.mob", "-c"), "no LLVM installation there"),
-        (22, ("scale.mlir",), "link needs a bundle"),
-        (22, ("scale.mob", "call.c", "-c"), "call.c is not a bundle"),
-        (22, ("scale.mob", "again.mob", "-c"), "two host modules would both become scale.o"),
-        (22, ("scale.mob", "again.mob", "-c", "-o", "k.o"), "-o names one file"),
-        (22, ("scale.mob", "-o", "scale", "-fgpu-rdc"), "link does not take -fgpu-rdc"),
-        (22, ("other.mob", "-c"), "other.mob"),
-    ],
-    ids=str,
-)
-def test_a_bundle_is_linked_or_says_what_is_missing(
-    llvm: int,
-    words: tuple[str, ...],
-    said: str,
-    bundle: RecordedTools,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    content = Path("scale.mob").read_bytes()
-    Path("again.mob").write_bytes(content)
-    Path("other.mob").write_bytes(content.replace(b"define", b"remove", 1))
-    places = (f"--llvm={bundle.root}/llvm-{llvm}", f"--cuda-path={bundle.root}/cuda")
-    status = cli._guarded(("link", *words, *places, "-save-temps=unpacked"))
-    told = capsys.readouterr()
-    assert said in told.err
-    assert (status == 0) == ("-###" in words)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("scale.mlir",), "bundle needs an output"),
-        (("call.c", "-o", "k.mob"), "a bundle holds what was lowered from MLIR"),
-        (("scale.mlir", "-o", "k.mob", "--offload-arch=spirv64"), "a bundle holds kernels for"),
-        (("scale.mlir", "-o", "k.mob", "--with-device-libs"), "no --offload-arch="),
-    ],
-    ids=str,
-)
-def test_what_no_bundle_can_hold_is_refused(
-    words: tuple[str, ...],
-    said: str,
-    tools: RecordedTools,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    cli._guarded(("bundle", *words, f"--llvm={tools.root}/llvm-22"))
-    assert said in capsys.readouterr().err
-
-
 @pytest.mark.usefixtures("tools")
 def test_the_program_ends_with_the_status_of_its_call(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -394,3 +315,61 @@ def test_the_program_ends_with_the_status_of_its_call(
     gc.enable()
     assert left == [0, 7]
     assert capsys.readouterr().out.startswith("mlir-offload ")
+
+
+def test_a_call_that_succeeds_is_packed_on_request_and_not_before_it_runs(
+    tools: RecordedTools,
+) -> None:
+    words = ("-c", "--offload-arch=host", "--reproduce=call.tar")
+    assert call(tools, *words, "-###") == 0
+    assert not Path("call.tar").exists()
+    assert call(tools, *words) == 0
+    with tarfile.open("call.tar") as archive:
+        assert "reproduce/files/scale.mlir" in archive.getnames()
+
+
+def test_a_configuration_file_is_one_word_or_two(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("own.toml").write_text('offload-arch = ["gfx90a"]\n')
+    places = (f"--llvm={tools.root}/llvm-22", "-nogpulib", "-c", "scale.mlir", "-###")
+    shown = []
+    for words in (("--config=own.toml",), ("--config", "own.toml")):
+        assert cli._guarded((*words, *places, "-save-temps=temps")) == 0
+        shown.append(capsys.readouterr().err)
+    assert shown[0] == shown[1]
+    assert "-mcpu=gfx90a" in shown[0]
+    # After -- it is an input.
+    assert cli._guarded((*places, "--", "--config", "own.toml")) != 0
+    assert "--config: no such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [(("-v",), "mlir-offload "), (("--verbose", "-v"), "mlir-offload ")],
+    ids=str,
+)
+def test_verbose_alone_prints_the_version(
+    words: tuple[str, ...], printed: str, tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli._guarded(words) == 0
+    assert capsys.readouterr().out.startswith(printed)
+    assert all("--version" in one.argv for one in tools.commands)
+
+
+def test_what_clang_prints_of_itself_comes_from_the_clang_that_links(tools: RecordedTools) -> None:
+    assert cli._guarded(("-print-file-name=libm.so", f"--llvm={tools.root}/llvm-19")) == 0
+    argv = tools.commands[-1].argv
+    assert argv[0] == f"{tools.root}/llvm-19/bin/clang"
+    assert "-print-file-name=libm.so" in argv
+    assert not any(word.startswith("--llvm") for word in argv)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_closed_standard_stream_is_opened_before_a_file_gets_its_number(number: int) -> None:
+    program = (
+        "import os, sys; from mlir_offload.driver import cli\n"
+        f"os.close({number}); cli._open_standard_streams()\n"
+        f"sys.exit(os.readlink('/proc/self/fd/{number}') != '/dev/null')"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

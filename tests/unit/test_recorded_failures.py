@@ -9,6 +9,7 @@ from support.recorded import RECORDED, RecordedTools
 
 from mlir_offload.driver import cli
 from mlir_offload.driver.compile import device
+from mlir_offload.toolchain.errors import ToolFailedError, UsageError
 
 
 def compiled(tools: RecordedTools, *words: str, major: int = 22) -> int:
@@ -191,3 +192,46 @@ def test_ptx_of_several_modules_is_linked_to_one_for_each_architecture(
         "sm_80",
         "sm_90",
     ]
+
+
+def test_a_crash_of_clang_is_its_failure_whatever_it_printed(tools: RecordedTools) -> None:
+    tools.fails = lambda command: "call.c" in command.argv
+    tools.said = "call.c:1:5: error: unknown type name 'x'\nPLEASE submit a bug report to LLVM\n"
+    assert compiled(tools, "call.c", "-fno-crash-diagnostics") == ToolFailedError.exit_status
+
+
+def test_an_error_about_llvm_ir_without_a_place_is_none_about_arguments(
+    tools: RecordedTools,
+) -> None:
+    tools.said = "error: Invalid record\n"
+    tools.fails = lambda command: command.argv[-1].endswith((".o", ".c"))
+    Path("code.ll").write_text("define void @f() {\n  ret void\n}\n")
+    assert compiled(tools, "code.ll", "--offload-arch=host") == ToolFailedError.exit_status
+    assert (
+        compiled(tools, "call.c", "--offload-arch=host", "-o", "code.o") == UsageError.exit_status
+    )
+
+
+def test_a_step_that_fails_with_and_without_the_launcher_has_its_own_error(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools.fails = lambda command: command.program in {"launch", "mlir-translate"}
+    tools.said = "scale.mlir:7:5: error: failed to legalize operation 'gpu.wait'\n"
+    words = ("scale.mlir", "--offload-arch=sm_90", "--launcher=launch", "-o", "scale.o")
+    assert compiled(tools, *words) != 0
+    said = capsys.readouterr().err
+    assert "under the launcher" not in said
+    assert "gpu.wait" in said
+
+
+def test_a_step_that_fails_under_ccache_only_is_the_setting_of_ccache(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tools.root / "bin" / "ccache"
+    program.write_bytes((tools.root / "bin" / "launch").read_bytes())
+    program.chmod(0o755)
+    tools.fails = lambda command: command.program == "ccache"
+    assert compiled(tools, "scale.mlir", "--offload-arch=sm_90", "--cache", "-o", "scale.o") != 0
+    said = capsys.readouterr().err
+    assert "a step fails under the launcher 'ccache' only: " in said
+    assert "hint: look at ccache's setting, such as CCACHE_DIR" in said

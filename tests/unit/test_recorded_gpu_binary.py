@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from support.recorded import RecordedTools
 
 from mlir_offload.driver import cli
+from mlir_offload.driver.compile import device
 from mlir_offload.translate.mlir.syntax import escape
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -46,6 +48,15 @@ def cubin(name: str) -> str:
     return gpu_object("#nvvm.target", "bin", (GOLDEN / "cubin" / name).read_bytes())
 
 
+def fat_binary(content: bytes, *, arch: int) -> str:
+    """Return an object with a fat binary that contains a cubin."""
+    padded = content.ljust(-(-len(content) // 8) * 8, b"\0")
+    fields = (2, 0x101, 64, len(padded), 0, 0, 8, 1, arch, 0, 0, 1, 0, 0)
+    entry = struct.pack("<HHIQIIHHIIIQQQ", *fields) + padded
+    head = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entry))
+    return gpu_object("#nvvm.target", "fatbin", head + entry)
+
+
 def bitcode(folder: Path, target: str, triple: str, convention: str) -> str:
     source = folder / "module.ll"
     source.write_text(BITCODE.format(triple=triple, convention=convention))
@@ -54,15 +65,21 @@ def bitcode(folder: Path, target: str, triple: str, convention: str) -> str:
     return gpu_object(target, "offload", output.read_bytes())
 
 
-def made(tools: RecordedTools, archs: str, *objects: str, major: int = 22) -> int:
-    binary = f'  "gpu.binary"() <{{objects = [{", ".join(objects)}], sym_name = "b"}}>'
+def binary(name: str, *objects: str) -> str:
+    held = ", ".join(objects)
+    return f'  "gpu.binary"() <{{objects = [{held}], sym_name = "{name}"}}> : () -> () loc(#loc)\n'
+
+
+def built(tools: RecordedTools, binaries: str, *words: str, major: int = 22) -> int:
     tools.outputs["normal.mlir"] = (
-        '#loc = loc("scale.mlir":3:4)\n'
-        f'"builtin.module"() ({{\n{binary} : () -> () loc(#loc)\n}}) : () -> () loc(#loc)\n'
+        f'#loc = loc("scale.mlir":3:4)\n"builtin.module"() ({{\n{binaries}}}) : () -> () loc(#loc)\n'
     ).encode()
     places = (f"--llvm={tools.root}/llvm-{major}", f"--cuda-path={tools.root}/cuda", "-nogpulib")
-    words = ("-c", *places, "scale.mlir", f"--offload-arch={archs}", "-o", "scale.o", "-###")
-    return cli._guarded(words)
+    return cli._guarded(("-c", *places, "scale.mlir", "-o", "scale.o", "-###", *words))
+
+
+def made(tools: RecordedTools, archs: str, *objects: str, major: int = 22) -> int:
+    return built(tools, binary("b", *objects), f"--offload-arch={archs}", major=major)
 
 
 def lines_with(text: str, *words: str) -> list[str]:
@@ -135,3 +152,84 @@ def test_linked_code_and_code_to_be_linked_do_not_mix(
     said = capsys.readouterr().err
     assert "holds linked code for some GPUs, and code to be linked for others" in said
     assert "hint: make all objects in one form" in said
+
+
+def test_a_relocatable_cubin_is_an_image_as_it_is(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = bytearray((GOLDEN / "cubin" / "sm_90.11.8.cubin").read_bytes())
+    # The field e_type becomes ET_REL.
+    content[16] = 1
+    assert made(tools, "sm_90", gpu_object("#nvvm.target", "bin", bytes(content))) == 0
+    said = capsys.readouterr().err
+    assert not lines_with(said, "/ptxas")
+    assert not lines_with(said, "/fatbinary")
+    (package,) = lines_with(said, "step package")
+    assert "binary0.object0.o,triple=nvptx64-nvidia-cuda,arch=sm_90" in package
+
+
+def test_a_fat_binary_is_embedded_unchanged_and_no_second_one(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = (GOLDEN / "cubin" / "sm_90.11.8.cubin").read_bytes()
+    old, new = (fat_binary(content, arch=arch) for arch in (80, 90))
+    assert made(tools, "sm_90", new) == 0
+    said = capsys.readouterr().err
+    assert not lines_with(said, "/fatbinary")
+    (embed,) = lines_with(said, "step embed")
+    assert "split/binary0.object0." in embed
+    assert made(tools, "sm_80,sm_90", old, new) == 1
+    said = capsys.readouterr().err
+    assert "gpu.binary @b contains several fat binaries, but a program registers only one" in said
+    assert "hint: make one for all GPUs" in said
+
+
+def test_host_code_alone_takes_the_types_of_kernels_from_an_object(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--offload-arch=sm_90", "--offload-host-only")
+    assert built(tools, binary("b", ptx("sm_90")), *words) == 0
+    said = capsys.readouterr().err
+    assert not lines_with(said, "/ptxas")
+    (embed,) = lines_with(said, "step embed")
+    assert "/split/binary0.kernels.ll" in embed
+
+
+def test_a_program_without_a_gpu_module_has_nothing_to_lower_together(
+    tools: RecordedTools, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(device, "_MOST_BYTES", 1 << 20)
+    assert made(tools, "sm_90", ptx("sm_90")) == 0
+    assert "joint" not in capsys.readouterr().err
+
+
+def test_kernels_without_code_for_a_target_are_rejected(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arch, named in (("gfx90a", "gfx90a"), ("host", "the CPU")):
+        assert made(tools, f"sm_90,{arch}", ptx("sm_90")) == 1
+        said = capsys.readouterr().err
+        assert "scale.mlir: error: gpu.binary @b with kernel @k holds code for" in said
+        assert f", none for {named}\n" in said
+
+
+def test_a_target_attribute_is_compiled_without_the_launcher(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--offload-arch=sm_90", "--launcher=launch")
+    assert built(tools, binary("b", ptx("sm_90")), *words) == 0
+    said = capsys.readouterr().err
+    assert "compiled without launch: targets or objects are attached to it" in said
+    assert lines_with(said, "/ptxas")
+
+
+def test_ptx_of_several_binaries_cannot_be_kept_in_one_file(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--offload-arch=sm_90", "-fno-gpu-rdc", "--cuda-include-ptx=all")
+    both = binary("b", ptx("sm_90")) + binary("c", ptx("sm_90", "other"))
+    assert built(tools, both, *words) == 4
+    said = capsys.readouterr().err
+    assert "scale.mlir: error: PTX for sm_90 cannot be kept: a gpu.binary contains PTX" in said
+    assert built(tools, both, *words[:2], "--cuda-include-ptx=none") == 0
+    assert built(tools, binary("b", ptx("sm_90")), *words) == 0

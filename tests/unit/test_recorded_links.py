@@ -2,78 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from llvmlite import binding
-from support.device_image import DeviceImage, image_kind_of, serialize_binary
 from support.recorded import RecordedTools
+from support.recorded_link import (
+    CPU,
+    LINKED,
+    NVIDIA,
+    SPIRV,
+    calling,
+    last_link,
+    link,
+    make_library,
+    make_object,
+    shown,
+)
 
-from mlir_offload.driver import cli
-from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.host.embed import HostKernel, embed_offload_data
-from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
+from mlir_offload.offload.link.collision import detach_object
+from mlir_offload.toolchain.errors import CompatibilityError, SourceError, VerificationError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
-from mlir_offload.translate.kind.cuda import nvptx_device_ir
-
-_KERNEL = "define ptx_kernel void @{name}(ptr %p) {{\n  store i32 {value}, ptr %p\n  ret void\n}}\n"
-
-
-def device_code(names: Sequence[str], value: int) -> bytes:
-    kernels = "".join(_KERNEL.format(name=name, value=value) for name in names)
-    text = nvptx_device_ir(kernels, kernels=names, llvm_major=22)
-    code: bytes = binding.parse_assembly(text).as_bitcode()
-    return code
-
-
-def make_object(name: str, kernels: Sequence[str], *, value: int = 1, major: int = 22) -> str:
-    """Write an object, or host bitcode, that registers kernels for an NVIDIA GPU; return its name."""
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    abi, code = load_abi(major), device_code(kernels, value)
-    target = Target(Kind.CUDA, NVPTX_TRIPLE, "sm_90")
-    images = [DeviceImage(target, code, image_kind_of(code))]
-    text = embed_offload_data(
-        f"define void @use_{Path(name).stem}() {{\n  ret void\n}}\n",
-        kernels=[HostKernel(kernel, ("ptr",)) for kernel in kernels],
-        kinds=[Kind.CUDA],
-        binary=serialize_binary(images, abi),
-        abis=(abi,),
-    )
-    host = binding.parse_assembly(text)
-    machine = binding.Target.from_default_triple().create_target_machine(reloc="pic")
-    host.triple, host.data_layout = machine.triple, str(machine.target_data)
-    is_bitcode = name.endswith(".bc")
-    Path(name).write_bytes(host.as_bitcode() if is_bitcode else machine.emit_object(host))
-    return name
-
-
-def link(tools: RecordedTools, *words: str, major: int = 22) -> int:
-    places = (f"--llvm={tools.root}/llvm-{major}", f"--cuda-path={tools.root}/cuda")
-    return cli._guarded(("-j2", *places, *words))
-
-
-def make_library(name: str, *objects: str) -> str:
-    """Write a static library of objects."""
-    data = b"!<arch>\n"
-    for item in objects:
-        content = Path(item).read_bytes()
-        head = f"{item + '/':<16}{0:<12}{0:<6}{0:<6}{'644':<8}{len(content):<10}`\n"
-        data += head.encode() + content + b"\n" * (len(content) % 2)
-    Path(name).write_bytes(data)
-    return name
-
-
-def shown(
-    tools: RecordedTools, capsys: pytest.CaptureFixture[str], *words: str, **more: int
-) -> str:
-    """Return the steps of a link, without the places of this machine."""
-    status = link(tools, *words, "-o", "program", "-###", "-save-temps=temps", **more)
-    said = capsys.readouterr().err
-    assert status == 0, said
-    return said.replace(f"{Path.cwd()}/", "").replace(f"{tools.root}/", "")
 
 
 def test_one_of_two_objects_with_a_kernel_of_one_name_is_linked_before(
@@ -124,6 +75,31 @@ def test_an_object_whose_device_code_does_not_link_names_the_other_one(
 
 
 @pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        (
+            "error: in function k: incompatible ABI version",
+            "must have the same code object version",
+        ),
+        (
+            "nvlink error : Undefined reference to 'helper' in 'b.o'",
+            "the device code of b.o was device-linked separately, because other objects have kernels",
+        ),
+    ],
+    ids=["code object", "separate device code"],
+)
+def test_what_device_links_reject_is_explained(
+    printed: str, said: str, tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = make_object("a.o", ["scale"]), make_object("b.o", ["scale"], value=2)
+    linked = Path(make_object("linked.o", ["scale"], replaced=LINKED)).read_bytes()
+    tools.outputs = {"b.linked.o": linked}
+    tools.fails, tools.said = lambda command: command.argv[-1].endswith("/linked"), f"{printed}\n"
+    assert link(tools, *objects, "-o", "program") != 0
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("symbol", "said"),
     [
         ("printMemrefF32", "mlir_runner_utils"),
@@ -159,15 +135,6 @@ def test_objects_are_linked_to_one_object_with_their_device_code(
     assert "clang -r -fuse-ld=lld temps/detached.o -o temps/linked.o" in said
 
 
-def test_device_code_in_libraries_only_gets_an_object_in_front_of_them(
-    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
-) -> None:
-    make_library("libk.a", make_object("k.o", ["scale"]))
-    said = shown(tools, capsys, "libk.a", "-Wl,--whole-archive", "-L.", "-lk")
-    assert "step dummy-image temps/dummy/dummy.offload -o temps/dummy/dummy.ll" in said
-    assert "-fuse-ld=lld temps/dummy/dummy.o libk.a " in said
-
-
 def test_bitcode_of_host_code_is_compiled_before_the_link(
     tools: RecordedTools, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,9 +148,13 @@ def test_bitcode_that_the_linking_release_cannot_read_is_rejected(
 ) -> None:
     source = "define void @f(ptr captures(none) %p) {\n  ret void\n}\n"
     Path("new.bc").write_bytes(binding.parse_assembly(source).as_bitcode())
-    objects = make_object("a.o", ["scale"], major=19), "new.bc"
-    assert link(tools, *objects, "-o", "program", major=19) == CompatibilityError.exit_status
-    assert "new.bc: error: " in capsys.readouterr().err
+    # With -flto clang writes bitcode to files of this name.
+    Path("new.o").write_bytes(Path("new.bc").read_bytes())
+    given = make_object("a.o", ["scale"], major=19)
+    for name in ("new.bc", "new.o"):
+        words = (given, name, "-o", "program")
+        assert link(tools, *words, major=19) == CompatibilityError.exit_status
+        assert f"{name}: error: " in capsys.readouterr().err
 
 
 def test_the_image_at_which_the_reader_of_a_link_stopped_is_named(
@@ -217,22 +188,210 @@ def test_code_that_cannot_be_linked_object_by_object_is_rejected(
     assert "leave spirv64 out of --offload-arch" in said
 
 
-def test_an_older_release_links_no_library_to_one_object(
-    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tools.install(16)
-    library = make_library("libkernels.a", make_object("one.o", ["one"], major=16))
-    assert link(tools, "-r", library, "-o", "all.o", major=16) == 4
-    said = capsys.readouterr().err
-    assert "-r: LLVM 16 links objects (.o) to one, not libkernels.a" in said
+SM_80 = Target(Kind.CUDA, NVPTX_TRIPLE, "sm_80")
+UNREGISTERED = {**LINKED, '"llvm_offload_entries"': '"no_entries"'}
+FOLDED = {**LINKED, "i32 0, ptr @__mo_stub__other": "i32 0, ptr @__mo_stub__scale"}
 
 
-def test_a_function_of_mlirs_library_that_is_missing_names_the_package(
+@pytest.mark.parametrize(
+    ("words", "linked", "replaced", "said"),
+    [
+        ((), ["scale", "other"], LINKED, ""),
+        ((), ["other"], LINKED, "the device images lack kernels that the host registers: 'scale'"),
+        (("-Wl,--gc-sections",), ["scale", "other"], LINKED, ""),
+        (("-Wl,--gc-sections",), ["scale", "other"], UNREGISTERED, "the linker removed the entries"),
+        ((), ["scale", "other"], UNREGISTERED, ""),
+        (("-Wl,--gc-sections", "-Wl,--start-lib"), ["scale", "other"], UNREGISTERED, ""),
+        (("-Wl,--icf=all",), ["scale", "other"], FOLDED, "folded the stubs of kernels 'scale' and"),
+        ((), ["scale", "other"], FOLDED, ""),
+    ],
+)  # fmt: skip
+def test_a_linked_file_has_each_kernel_and_its_entry(
+    words: tuple[str, ...],
+    linked: Sequence[str],
+    replaced: Mapping[str, str],
+    said: str,
+    tools: RecordedTools,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = Path(make_object("made.o", linked, replaced=replaced))
+    tools.outputs = {"linked": made.read_bytes()}
+    status = link(tools, make_object("a.o", ["scale"]), *words, "-o", "program")
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert status == (VerificationError.exit_status if said else 0), printed
+    assert Path("program").exists() == (not said)
+
+
+@pytest.mark.parametrize(
+    ("calls", "parameters", "said"),
+    [
+        ("llvm.donothing", "ptr %p", ""),
+        ("helper", "ptr %p", "the kernels for spirv64 call 'helper', which nothing defines"),
+        ("llvm.donothing", "i64 %n, ptr %p", "kernel 'scale' for spirv64 takes its arguments at"),
+    ],
+)
+def test_linked_spirv_calls_what_is_defined_and_takes_what_the_host_passes(
+    calls: str,
+    parameters: str,
+    said: str,
+    tools: RecordedTools,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = make_object("made.o", ["scale"], target=SPIRV, calls=calls, parameters=parameters)
+    program = bytearray(Path(made).read_bytes())
+    # The field e_type becomes ET_DYN.
+    program[16] = 3
+    tools.outputs = {"linked": bytes(program)}
+    given = make_object("a.o", ["scale"], target=SPIRV, calls="helper")
+    status = link(tools, given, "-o", "program")
+    assert said in capsys.readouterr().err
+    assert status == (VerificationError.exit_status if said else 0)
+
+
+def test_a_linked_file_without_section_headers_is_not_verified(
     tools: RecordedTools, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tools.fails = lambda command: "--offload-link" in command.argv
-    tools.said = "ld.lld: error: undefined symbol: printMemrefF32\n"
-    assert link(tools, make_object("one.o", ["one"]), "-o", "program") != 0
+    given = make_object("a.o", ["scale"])
+    headless = bytearray(Path(make_object("other.o", ["other"], replaced=LINKED)).read_bytes())
+    # Elf64_Ehdr.e_shoff, e_shnum
+    headless[40:48], headless[60:62] = bytes(8), bytes(2)
+    tools.outputs = {"linked": bytes(headless)}
+    assert link(tools, given, "-o", "program") == 0
+    assert (
+        "program has no section headers: its device code cannot be verified"
+        in capsys.readouterr().err
+    )
+
+
+def test_an_object_that_is_named_twice_is_to_be_named_once(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools.fails = lambda command: command.argv[-1].endswith("linked")
+    tools.said = "ld.lld: error: duplicate symbol: use_a\n"
+    given = make_object("a.o", ["scale"])
+    assert link(tools, given, given, "-o", "program") != 0
+    assert "hint: name a.o once" in capsys.readouterr().err
+    assert link(tools, given, "-o", "program") != 0
+    assert "hint: name " not in capsys.readouterr().err
+    tools.said = "ld.lld: error: out of memory\n"
+    assert link(tools, given, given, "-o", "program") != 0
+    assert "hint: name " not in capsys.readouterr().err
+
+
+def test_the_files_that_the_linker_read_are_dependencies(tools: RecordedTools) -> None:
+    Path("libc.so").write_text("a script of the linker")
+
+    def write_rule(command: Command) -> bool:
+        for word in command.argv:
+            option, _, rule = word.partition("=")
+            if option == "-Wl,--dependency-file":
+                made = Path(rule).parent / "temporary.o"
+                made.touch()
+                Path(rule).write_text(f"linked: a.o libc.so {made} gone.so\n")
+        return False
+
+    tools.fails = write_rule
+    tools.outputs = {"linked": Path(make_object("made.o", ["scale"], replaced=LINKED)).read_bytes()}
+    words = (make_object("a.o", ["scale"]), "-o", "program", "-MD", "-MF", "program.d")
+    assert link(tools, *words) == 0
+    assert Path("program.d").read_text().split() == ["program:", "a.o", "libc.so"]
+    tools.commands.clear()
+    assert link(tools, *words[:3]) == 0
+    assert not any("--dependency-file" in word for one in tools.commands for word in one.argv)
+    assert link(tools, *words, "-fuse-ld=gold") == 0
+    assert Path("program.d").read_text().split() == ["program:", "a.o"]
+
+
+def test_a_kernel_for_the_cpu_with_the_name_of_a_c_function_is_rejected(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caller = make_object("caller.o", ["scale"], target=CPU, calls="memcpy")
+    named = make_object("named.o", ["memcpy"], target=CPU, calls="other")
+    assert link(tools, caller, named, "-o", "program") == VerificationError.exit_status
     said = capsys.readouterr().err
-    assert "printMemrefF32 is in libmlir_runner_utils.so of LLVM 22, which was not found" in said
-    assert "apt install" in said
+    assert (
+        "named.o: error: kernel @memcpy has the name of a C function that kernels of caller.o call"
+        in said
+    )
+    assert "hint: rename the kernel" in said
+    shown(tools, capsys, make_object("caller.o", ["scale"], target=CPU, calls="memmove"), named)
+    # A kernel for GPUs is not in the device link of the CPU, and another name is none of the C library.
+    make_object("caller.o", ["scale"], target=CPU, calls="memcpy")
+    shown(tools, capsys, caller, make_object("gpu.o", ["memcpy"]))
+    make_object("caller.o", ["scale"], target=CPU, calls="helper")
+    shown(tools, capsys, caller, make_object("helper.o", ["helper"], target=CPU, calls="other"))
+
+
+def test_device_linked_objects_with_kernels_of_one_name_are_kept_apart(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    linked = {**LINKED, '"llvm_offload_entries"': '"llvm_offload_entries_1a2b"'}
+    again = make_object("again.o", ["scale"], replaced=linked)
+    Path("apart.o").write_bytes(detach_object(Path(again).read_bytes()))
+    same, other = make_object("a.o", ["scale"]), make_object("b.o", ["add"])
+    said = shown(tools, capsys, same, "apart.o")
+    assert "step detach apart.o -o temps/finish/detached0/apart.o" in said
+    assert " a.o temps/finish/detached0/apart.o " in last_link(said)
+    assert "step detach" not in shown(tools, capsys, other, "apart.o")
+    # The wrapper would link its images once more.
+    assert "step detach again.o" in shown(tools, capsys, other, again)
+    library = make_library("liba.a", again)
+    said = shown(tools, capsys, other, "-L.", "-la")
+    assert f"step members {library} -o temps/finish/library0" in said
+    assert f" b.o -L. temps/finish/library0/{library} " in last_link(said)
+
+
+@pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        ((SPIRV, SPIRV), "LLVM 22 cannot tell two kernels of the same name apart for kind sycl"),
+        ((NVIDIA, SM_80), "kernel 'scale' is made for sm_90 here, and for sm_80 in b.o"),
+    ],
+    ids=["kind", "architectures"],
+)
+def test_kernels_of_one_name_that_cannot_be_linked_before_are_rejected(
+    targets: tuple[Target, Target],
+    said: str,
+    tools: RecordedTools,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    objects = [
+        make_object(name, ["scale"], target=target, calls="llvm.donothing", value=len(name))
+        for name, target in zip(("a.o", "b.o"), targets, strict=True)
+    ]
+    assert link(tools, *objects, "-o", "program") == SourceError.exit_status
+    printed = capsys.readouterr().err
+    assert "a.o: error: " in printed
+    assert said in printed
+
+
+def test_a_launch_of_one_of_several_kernels_is_ambiguous(
+    tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    public = {"hidden alias": "alias"}
+    objects = [
+        make_object(f"{name}.o", ["scale"], value=len(name), replaced=public)
+        for name in ("a", "bb")
+    ]
+    caller = make_object("caller.o", ["add"], more=calling("__device_stub__scale"))
+    assert link(tools, *objects, caller, "-o", "program") == SourceError.exit_status
+    said = capsys.readouterr().err
+    assert (
+        "caller.o: error: kernel 'scale' is launched here, and defined by a.o and by bb.o" in said
+    )
+
+
+def test_a_member_in_bitcode_is_compiled_before_its_device_code_is_linked(
+    tools: RecordedTools,
+) -> None:
+    library = make_library("libb.a", make_object("b.bc", ["scale"], value=2))
+    linked = Path(make_object("linked.o", ["scale"], replaced=LINKED)).read_bytes()
+    tools.outputs = {"b.linked.o": linked, "linked": linked}
+    assert link(tools, make_object("a.o", ["scale"]), library, "-o", "program") == 0
+    files = [[Path(word).name for word in one.argv] for one in tools.commands]
+    (made,) = [words for words in files if words[-1] == "b.elf.o"]
+    assert made[0] == "clang"
+    assert "b.bc" in made
+    (linking,) = [words for words in files if words[-1] == "b.linked.o"]
+    assert "b.elf.o" in linking

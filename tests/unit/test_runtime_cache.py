@@ -7,9 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.recorded import RecordedTools
 
 from mlir_offload.driver.compile import runtime_cache
-from mlir_offload.driver.compile.runtime_cache import cached_runtime, keep_runtime, take_runtime
+from mlir_offload.driver.compile.runtime_cache import (
+    cached_runtime,
+    compile_runtime_source,
+    keep_runtime,
+    take_runtime,
+)
+from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.system import processor
 from mlir_offload.driver.system import tool_watch as stamps
 from mlir_offload.driver.system.processor import processor_identity
@@ -100,6 +107,31 @@ def test_a_kept_object_is_taken_as_it_was(tmp_path: Path) -> None:
     keep_runtime(made, kept)
     assert take_runtime(kept, taken)
     assert taken.read_bytes() == made.read_bytes()
+
+
+def test_an_object_is_compiled_once_and_again_if_another_command_makes_it(tmp_path: Path) -> None:
+    tools = RecordedTools(tmp_path)
+    clang, output = program(tmp_path), tmp_path / "out.o"
+    executor = Executor(tools, print, tmp_path)
+    made = []
+    for words in ((), (), ("-DA",)):
+        tools.outputs = {"out.o": b"\x7fELF run %d" % len(tools.commands)}
+        asked = command(clang, *words, output=str(output))
+        compile_runtime_source(executor, asked, SOURCE, output)
+        made.append(output.read_bytes())
+    assert made == [b"\x7fELF run 0", b"\x7fELF run 0", b"\x7fELF run 1"]
+
+
+def test_a_dry_run_takes_nothing_from_the_cache(tmp_path: Path) -> None:
+    clang, output = program(tmp_path), tmp_path / "out.o"
+    shown: list[str] = []
+    asked = command(clang, output=str(output))
+    compile_runtime_source(
+        Executor(RecordedTools(tmp_path), print, tmp_path), asked, SOURCE, output
+    )
+    dry = Executor(RecordedTools(tmp_path), shown.append, tmp_path, dry_run=True)
+    compile_runtime_source(dry, asked, SOURCE, output)
+    assert [line.split()[0] for line in shown] == [str(clang)]
 
 
 def test_a_damaged_object_is_not_taken(tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ def test_a_lowered_module_is_unwrapped_without_a_change_in_its_strings(
 }}) : () -> () loc(#loc)
 #loc = loc(unknown)
 """
-    made = unwrap_device(text, NVPTX_TRIPLE)
+    made = unwrap_device(parse_module(text), NVPTX_TRIPLE)
     assert made.count(f'"{escape(string)}"') == text.count(f'"{escape(string)}"')
     assert f'sym_name = "{escape("n" + name)}"' in made
     assert ", linkage = #llvm.linkage<internal>," in made

@@ -26,6 +26,7 @@ from mlir_offload.translate.lower import (
     translate_command,
     unwrap_device,
 )
+from mlir_offload.translate.mlir.module import parse_module
 
 INPUTS = Path(__file__).resolve().parent.parent / "inputs"
 
@@ -83,7 +84,7 @@ class _Lowering:
         command = device_pipeline_command(
             self.llvm, source, low, module=module, lowering=lowering, debug=self.debug
         )
-        alone.write_text(unwrap_device(self.run(command, low), "nvptx64-nvidia-cuda"))
+        alone.write_text(unwrap_device(parse_module(self.run(command, low)), "nvptx64-nvidia-cuda"))
         return self.run(translate_command(self.llvm, alone, text), text)
 
     def lower_host(self, program: SplitProgram) -> str:
