@@ -16,7 +16,7 @@ _ELF_BIG_ENDIAN = 2
 _ELF_MACHINE_CUDA = 190
 _ELF_MACHINE_AMDGPU = 224
 _ELF_TYPES = {1: "relocatable", 2: "executable", 3: "shared"}
-_PTX = pattern(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*+\.version\s", re.DOTALL)
+_PTX = pattern(rb"(?:\s++|//[^\n]*+\n|/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*/)*\.version\s")
 
 AMDGPU_KERNEL = pattern(rb"^[ \t]*\.amdhsa_kernel ([^\s;]+)", re.MULTILINE)
 """The directive that begins the kernel descriptor in assembly for AMD GPUs."""

@@ -11,6 +11,11 @@ from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.tables import load_table, table_cache, with_learned
 
+DEFAULT_LIMIT = "1,256"
+"""The threads per block for which mlir-translate compiles a kernel without an own limit."""
+GIVEN_LIMIT = "1, 256"
+"""The same limit where the program states it; LLVM trims the numbers."""
+
 _GENERATION = pattern(r"gfx(\d+)(?:-[\d-]*generic|[0-9a-f]{2})")
 # A feature in LLVM's spelling or as an option of clang.
 _FEATURE = pattern(r"(-m(?:no-)?|[+-])(wavefrontsize(?:32|64)|xnack|sramecc)")

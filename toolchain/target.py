@@ -21,6 +21,12 @@ T = TypeVar("T")
 NVPTX_TRIPLE = "nvptx64-nvidia-cuda"
 AMDGPU_TRIPLE = "amdgcn-amd-amdhsa"
 SPIRV_TRIPLE = "spirv64-unknown-unknown"
+# LLVM 24 writes the processor into the triple: amdgpu9.0a-amd-amdhsa.
+_GPU_ARCHITECTURES = ("nvptx", "amdgcn", "amdgpu", "r600", "spir")
+_OTHER_SYSTEMS = (
+    *("windows", "win32", "cygwin", "mingw", "uefi", "darwin", "macos", "ios", "freebsd", "netbsd"),
+    *("openbsd", "dragonfly", "solaris", "fuchsia", "wasi", "gnux32", "muslx32"),
+)
 HOST = "host"
 """The value of `--offload-arch=` for the CPU."""
 SPIRV = "spirv64"
@@ -235,6 +241,18 @@ class Target(Struct, frozen=True, order=True):
 def host_triple() -> str:
     """Return the target triple of this host in the spelling of Debian's clang."""
     return f"{os.uname().machine}-pc-linux-gnu"
+
+
+def is_host_triple(triple: str) -> bool:
+    """Return whether code for a triple has the ABI of this host. Any vendor, or no system, may be named."""
+    arch, *words = triple.split("-")
+    is_elsewhere = any(word.startswith(_OTHER_SYSTEMS) for word in words)
+    return arch in {"x86_64", "amd64"} and not is_elsewhere
+
+
+def is_gpu_triple(triple: str) -> bool:
+    """Return whether a triple is for GPUs or other devices."""
+    return triple.startswith(_GPU_ARCHITECTURES)
 
 
 def parse_offload_arch(name: str) -> Target:

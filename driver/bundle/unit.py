@@ -18,6 +18,7 @@ from mlir_offload.driver.option.command_line import MLIR_SUFFIXES
 from mlir_offload.driver.step.image_file import Embed
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, refuse_objects
 from mlir_offload.driver.system.parallel import parallel_map, run_concurrently
+from mlir_offload.offload.host import module_target
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.kind_lowering import lowering_for
 
@@ -48,6 +49,7 @@ class LoweredUnit(Struct, frozen=True):
 def lower_unit(context: BuildContext, number: int, source: Path) -> LoweredUnit:
     """Lower a source. LLVM IR inputs are not changed."""
     if source.suffix not in MLIR_SUFFIXES:
+        module_target.check_host_module(source)
         return LoweredUnit(source, source)
     directory = context.workspace / str(number)
     normalize(context, source, directory)

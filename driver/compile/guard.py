@@ -10,6 +10,7 @@ from mlir_offload.driver.compile import reread
 from mlir_offload.driver.message import skew
 from mlir_offload.driver.message.report import report
 from mlir_offload.driver.option.command_line import IR_SUFFIXES, Mode
+from mlir_offload.offload.host import module_target
 from mlir_offload.offload.skew import check
 from mlir_offload.toolchain.byte_view import read_head
 from mlir_offload.toolchain.errors import CompatibilityError
@@ -28,6 +29,7 @@ _CURED = frozenset({"NV007"})
 def guard_inputs(context: BuildContext) -> None:
     """Raise CompatibilityError for an input that a tool of this invocation would reject or misread.
 
+    Modules for another machine are rejected too, because clang would compile them for this one.
     Warnings and notes are printed. Intermediate files are not checked, because their reader wrote them.
     """
     paths = tuple(_ir_files(context))
@@ -35,6 +37,9 @@ def guard_inputs(context: BuildContext) -> None:
     objects = [item for item in context.given if item.images and item.path not in context.compiled]
     if not paths and not objects:
         return
+    for path in context.compiled:
+        if path.suffix in IR_SUFFIXES:
+            module_target.check_host_module(path)
     if context.releases.is_consumer_here and not context.llvm.is_measured:
         objects = [item for item in objects if not reread.is_same_build(context, item)]
         if not context.executor.dry_run:

@@ -222,6 +222,8 @@ def _input(options: CompileOptions, name: str) -> CompileOptions:
         msg = "an argument is empty, where a file is expected"
         raise UsageError(msg, hint="leave it out; a variable of the shell may be empty")
     path = path_named(name)
+    # An input is found again by its path, `a.o` for `./a.o`. The linker notes the spelling of a shared library.
+    spelled = name if ".so" in path.suffixes else str(path)
     languages = (
         (*options.languages, (path, options.language)) if options.language else options.languages
     )
@@ -229,7 +231,7 @@ def _input(options: CompileOptions, name: str) -> CompileOptions:
         options,
         inputs=(*options.inputs, path),
         languages=languages,
-        link_items=(*options.link_items, as_operand(name)),
+        link_items=(*options.link_items, as_operand(spelled)),
     )
 
 

@@ -23,7 +23,7 @@ _SPIRV_MAGICS = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _MLIR_MAGIC = b"ML\xefR"
 _LTO_IR_MAGIC = b"\xedCN\x7f"
-_PTX = lazy_pattern(rb"(?>\s+|//[^\n]*|/\*.*?\*/)*+\.version\s+\d", re.DOTALL)
+_PTX = lazy_pattern(rb"(?:\s++|//[^\n]*+|/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*/)*\.version\s+\d")
 _LLVM_IR = (
     ir_line_bytes(
         "`; ModuleID = |source_filename = |target triple = |target datalayout = |!llvm.`"
@@ -34,7 +34,7 @@ _LLVM_IR = (
 # Every LLVM IR file begins with one of these. Text and code of other languages may contain lines like the
 # above, but further down.
 _LLVM_IR_BEGIN = lazy_pattern(
-    rb"(?>\s+|;[^\n]*)*+(?:source_filename|target|define|declare|attributes|module asm|[%@$!^])"
+    rb"(?:\s++|;[^\n]*+)*(?:source_filename|target|define|declare|attributes|module asm|[%@$!^])"
 )
 _MLIR_BEGIN = lazy_pattern(
     rb'\s*(?:module\b|[#!][\w.$-]+ = |\{-#|(?:%[\w.$#:, %-]+ = )?"?[a-z_]\w*\.[\w.$]+)'

@@ -25,6 +25,7 @@ from mlir_offload.toolchain.bitcode.metadata import MetadataTable, function_atta
 from mlir_offload.toolchain.bitcode.module import BitcodeModule, read_bitcode
 from mlir_offload.toolchain.bitcode.reference import ReferenceGraph
 from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.target import is_gpu_triple
 
 FORM = "LLVM bitcode"
 _PRODUCER = re.compile(r"LLVM ?(\d{1,4})\.\d")
@@ -34,7 +35,6 @@ _SHARED_SPACE = 3
 _DIMENSIONS = 3
 _FEW_PARAMETERS = 1 << 15
 _LOCAL = frozenset({"internal", "private"})
-_GPU_TRIPLES = ("nvptx", "amdgcn", "spirv", "spir")
 _IN_MEMORY = (AttributeKind.BYVAL, AttributeKind.BYREF)
 _Bounds = dict[str, int]
 
@@ -256,7 +256,7 @@ class _Graph:
 
     def shared_bytes(self, kernel: int, sizes: TypeSizes) -> int | None:
         """Return the size in bytes of the shared variables that a kernel reaches in this module."""
-        if not self._module.triple.startswith(_GPU_TRIPLES):
+        if not is_gpu_triple(self._module.triple):
             return None
         if self._is_known:
             return 0

@@ -20,7 +20,7 @@ _LANDMARK = re.compile(
 # Patterns that begin with one character are much faster to search than a pattern of both, or than `/*`.
 _HIDDEN_BRACES = (re.compile(rb"/(?:/[^\n{}]*+[{}]|\*)"), re.compile(rb"\"[^\n{}]*+[{}]"))
 _DECLARED_SHARED = re.compile(rb"\.shared\b(?<![\w$%.]\.shared)")
-_TOKEN = re.compile(rb"\s+|//[^\n]*|/\*|\"[^\"\n]*\"?|\.?[\w$%][\w$.]*+(?:::\w++)*+|.")
+_TOKEN = re.compile(rb"\s+|//[^\n]*|/\*|\"[^\"\n]*\"?|\.?[\w$%][\w$.]*+(?:::\w++)*|.")
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F]{1,16}|0[bB][01]{1,64}|[0-9]{1,20})U?")
 _LARGEST = 1 << 64
 

@@ -52,6 +52,7 @@ from mlir_offload.toolchain.errors import (
     MlirOffloadError,
     VerificationError,
 )
+from mlir_offload.toolchain.target import is_gpu_triple
 
 Visit = Callable[[Image, ByteView], None]
 _PartReader = Callable[[Part, ByteView, Problems, int], Part]
@@ -62,7 +63,6 @@ _SCANS = {
     FileForm.FAT_BINARY: scan_fatbins,
     FileForm.BUNDLE: scan_bundles,
 }
-_DEVICE_TRIPLES = ("nvptx", "amdgcn", "r600", "spir")
 _IMAGE_FORMS = (FileForm.DEVICE_ELF, FileForm.PTX, FileForm.SPIRV)
 # LLVM IR for LTO, from -ffat-lto-objects, and from -fembed-bitcode and rustc.
 _HOST_BITCODE_SECTIONS = frozenset({".llvm.lto", ".llvmbc"})
@@ -276,7 +276,7 @@ class _Reader(Struct):
         """Return the contents of a module: it is a device image itself, or a host module that may embed some."""
         text = HostText(view) if part.form == FileForm.LLVM_IR else None
         triples = (text.triple,) if text else read_bitcode_triples(view)
-        if any(map(is_device_triple, triples)):
+        if any(map(is_gpu_triple, triples)):
             image = Image(0, "", view.size, file_offset(view), triple=triples[0])
             return replace(part, images=self._images([FoundImage(image, lambda: view)], depth))
         hosts = (text,) if text else read_host_bitcode(view)
@@ -339,11 +339,6 @@ class _Reader(Struct):
         if code is not None and self.with_code_hashes:
             code = _hashed(code, content)
         return _described(image, code) if code is not None else image
-
-
-def is_device_triple(triple: str) -> bool:
-    """Return whether a triple is for devices only."""
-    return triple.startswith(_DEVICE_TRIPLES)
 
 
 def _described(image: Image, code: DeviceCode) -> Image:

@@ -11,8 +11,16 @@ from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.offload.ir_syntax import unescape_bytes
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 from mlir_offload.toolchain.pattern import ir_line_bytes, ir_pattern
+from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, SPIRV_TRIPLE
 
 _TRIPLE = ir_line_bytes('target triple = "`triple:string`"')
+# Triton writes modules for NVIDIA GPUs without a triple.
+_KERNEL = ir_line_bytes("define `words``convention:ptx_kernel|amdgpu_kernel|spir_kernel` ")
+_KERNEL_TRIPLES = {
+    b"ptx_kernel": NVPTX_TRIPLE,
+    b"amdgpu_kernel": AMDGPU_TRIPLE,
+    b"spir_kernel": SPIRV_TRIPLE,
+}
 _IDENTIFICATION = ir_line_bytes('!`number` = !{!"`program:string`"}')
 _STRING = ir_line_bytes('@`name:name` = `words`constant [`number` x i8] c"`content:string`"')
 _SECTION = b'", section ".llvm.offloading"'
@@ -33,9 +41,12 @@ class HostText:
 
     @property
     def triple(self) -> str:
-        """Return the target triple; empty if there is none."""
+        """Return the target triple; without one, that of the kernels by their convention, else an empty string."""
         found = _TRIPLE.search(self._text)
-        return _decoded(found[1]) if found else ""
+        if found is not None:
+            return _decoded(found[1])
+        kernel = _KERNEL.search(self._text)
+        return _KERNEL_TRIPLES[kernel["convention"]] if kernel is not None else ""
 
     @property
     def producers(self) -> tuple[str, ...]:

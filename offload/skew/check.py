@@ -25,6 +25,7 @@ from mlir_offload.toolchain.skew import rule as skew_rule
 from mlir_offload.toolchain.skew import text as ir_text
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.identity import Severity
+from mlir_offload.toolchain.target import is_gpu_triple
 
 if TYPE_CHECKING:
     from mlir_offload.offload.container.contents import Image, Part
@@ -119,7 +120,7 @@ class _Check(Struct):
             if any(_OFFLOADING in section for section in sections):
                 return False
             for module in modules:
-                is_device = contents_reader.is_device_triple(module.triple)
+                is_device = is_gpu_triple(module.triple)
                 check = check_device_module if is_device else check_module
                 self._add(check(module, self.consumer), view.location, "")
         except VerificationError:
@@ -131,11 +132,11 @@ class _Check(Struct):
         if form is FileForm.BITCODE:
             for module in read_bitcode_modules(view):
                 # A device module is visited as an image.
-                if not contents_reader.is_device_triple(module.triple):
+                if not is_gpu_triple(module.triple):
                     self._add(check_module(module, self.consumer), view.location, "")
         elif form is FileForm.LLVM_IR:
             text = view.whole().decode(errors="replace")
-            if not contents_reader.is_device_triple(ir_text.text_triple(text)):
+            if not is_gpu_triple(ir_text.text_triple(text)):
                 self._add(ir_text.check_text(text, self.consumer), view.location, "")
 
     def image(self, image: Image, content: ByteView) -> None:

@@ -12,7 +12,7 @@ import pytest
 from mlir_offload.offload.device.code import read_device_code
 from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.link.objects import read_objects
-from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.byte_view import ByteView, open_view
 
 INPUTS = Path(__file__).parent / "inputs"
 RDC = INPUTS / "rdc"
@@ -172,3 +172,48 @@ def device_library(folder: Path, arch: str) -> Path:
     clang = "/usr/lib/llvm-22/bin/clang"
     subprocess.run([clang, *target, *form, source, "-o", library], check=True)
     return library
+
+
+# The second kernel has the attribute as mlir-translate imports it from HIP C++ and from Triton.
+_LIMITED = """
+module attributes {gpu.container_module} {
+  gpu.module @m {
+    llvm.func @range() attributes {rocdl.kernel, rocdl.flat_work_group_size = "1,256"} {
+      llvm.return
+    }
+    llvm.func amdgpu_kernelcc @imported() attributes {passthrough = ["nofree", ["amdgpu-flat-work-group-size", "1,256"]]} {
+      llvm.return
+    }
+    llvm.func @largest() attributes {rocdl.kernel, rocdl.max_flat_work_group_size = 256 : i64} {
+      llvm.return
+    }
+    gpu.func @outlined() kernel attributes {rocdl.max_flat_work_group_size = 256 : i64} {
+      gpu.return
+    }
+    llvm.func @other() attributes {rocdl.kernel, rocdl.max_flat_work_group_size = 128 : i64} {
+      llvm.return
+    }
+    llvm.func @none() attributes {rocdl.kernel} {
+      llvm.return
+    }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("major", DEVICE_RELEASES)
+def test_a_limit_of_256_threads_is_kept_if_the_program_states_it(
+    major: int, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source, code = tmp_path / "limited.mlir", tmp_path / "limited.hsaco"
+    source.write_text(_LIMITED)
+    words = [f"--llvm={major}", "--offload-arch=gfx90a", "--offload-device-only", "-c"]
+    subprocess.run([*mlir_offload, *words, source, "-o", code], check=True)
+
+    with open_view(code) as view:
+        found = read_device_code(view)
+    assert found is not None
+    limits = {kernel.name: kernel.max_threads for kernel in found.kernels}
+    assert limits.pop("none") == 1024
+    assert limits.pop("other") == 128
+    assert limits == dict.fromkeys(("range", "imported", "largest", "outlined"), 256)

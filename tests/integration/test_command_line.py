@@ -96,6 +96,21 @@ def test_a_name_behind_two_dashes_may_begin_with_one(compiler: Compiler, tmp_pat
     assert "square" in compiler("inspect", "--", "-x.mlir").stdout
 
 
+def test_a_name_may_begin_with_the_current_directory(compiler: Compiler, tmp_path: Path) -> None:
+    for name in ("square.mlir", "main.c"):
+        (tmp_path / name).write_text((EXAMPLES / name).read_text())
+    (tmp_path / "main.in").write_text(
+        "#ifdef GIVEN\n" + (tmp_path / "main.c").read_text() + "#endif\n"
+    )
+    compiler(HOST, "./square.mlir", ".//main.c", "-o", "./app")
+    compiler(HOST, "-DGIVEN", "./square.mlir", "-x", "c", "./main.in", "-o", "given")
+    compiler("bundle", HOST, "./square.mlir", "-o", "./square.mob")
+    compiler("link", "./square.mob", "./main.c", "-o", "bundled")
+
+    for name in ("app", "given", "bundled"):
+        assert output_of(tmp_path / name) == "square: ok, 1000 elements\n"
+
+
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_what_can_be_read_once_only_or_has_no_end_is_refused(
     compiler: Compiler, tmp_path: Path, kind: str

@@ -41,6 +41,69 @@ def test_scripts_lower_what_no_pass_does(
     assert "─ kernel " in _run(*mlir_offload, "inspect", tmp_path / "scripts")
 
 
+# As JAX's fori_loop and while_loop: each iteration yields a new tensor.
+_ITERATED = """
+#id = affine_map<(d0) -> (d0)>
+func.func private @step(%c: tensor<8xf32>, %x: tensor<8xf32>) -> tensor<8xf32> {
+  %half = arith.constant 5.0e-01 : f32
+  %empty = tensor.empty() : tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+    ins(%c, %x : tensor<8xf32>, tensor<8xf32>) outs(%empty : tensor<8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %m = arith.mulf %a, %half : f32
+    %s = arith.addf %m, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<8xf32>
+  return %r : tensor<8xf32>
+}
+func.func @main() -> i32 {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c5 = arith.constant 5 : index
+  %x = arith.constant dense<16.0> : tensor<8xf32>
+  %r = scf.for %i = %c0 to %c5 step %c1 iter_args(%c = %x) -> tensor<8xf32> {
+    %n = func.call @step(%c, %x) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    scf.yield %n : tensor<8xf32>
+  }
+  %bound = arith.constant 3.19e+01 : f32
+  %w = scf.while (%c = %r) : (tensor<8xf32>) -> tensor<8xf32> {
+    %v = tensor.extract %c[%c1] : tensor<8xf32>
+    %less = arith.cmpf olt, %v, %bound : f32
+    scf.condition(%less) %c : tensor<8xf32>
+  } do {
+  ^bb0(%c: tensor<8xf32>):
+    %n = func.call @step(%c, %x) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    scf.yield %n : tensor<8xf32>
+  }
+  // 31.5, and 32 - 16 / 2**8 = 31.9375.
+  %e0 = tensor.extract %r[%c0] : tensor<8xf32>
+  %e1 = tensor.extract %w[%c5] : tensor<8xf32>
+  %sum = arith.addf %e0, %e1 : f32
+  %k = arith.constant 16.0 : f32
+  %scaled = arith.mulf %sum, %k : f32
+  %int = arith.fptosi %scaled : f32 to i32
+  %want = arith.constant 1015 : i32
+  %d = arith.subi %int, %want : i32
+  return %d : i32
+}
+"""
+
+
+@pytest.mark.parametrize("sanitizer", ["", "-fsanitize=address"])
+@pytest.mark.parametrize("major", EVERY_RELEASE)
+def test_a_loop_may_carry_a_new_tensor(
+    major: int, sanitizer: str, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source, program = tmp_path / "iterated.mlir", tmp_path / "iterated"
+    source.write_text(_ITERATED)
+    options = [f"--llvm={major}", "--offload-arch=host", "--pipeline=linalg", "-o", program]
+    _run(*mlir_offload, *options, *filter(None, [sanitizer]), source)
+
+    # With the sanitizer, buffers that are freed twice or never end the program with another status.
+    _run(program)
+    assert "─ kernel " in _run(*mlir_offload, "inspect", program)
+
+
 @pytest.mark.llvm(22)
 def test_a_users_own_passes_run_first_and_their_file_is_a_dependency(
     mlir_offload: list[str], tmp_path: Path

@@ -115,3 +115,22 @@ def test_clangs_bitcode_of_openmp_is_linked_with_libomptarget(
 
     environment = {"OMP_TARGET_OFFLOAD": "mandatory"}
     assert subprocess.run([app], env=environment, check=False).returncode == 21
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("words", [("-c",), ("-S", "-emit-llvm"), ("-###", "-c"), ("bundle",)])
+def test_a_module_of_device_code_is_not_compiled_for_the_host(
+    words: tuple[str, ...], mlir_offload: list[str], tmp_path: Path
+) -> None:
+    module = tmp_path / "kernels.ll"
+    module.write_text(
+        'target triple = "nvptx64-nvidia-cuda"\n'
+        "define ptx_kernel void @k(ptr addrspace(1) %p) {\n  ret void\n}\n"
+    )
+    call = [*mlir_offload, *words, str(module), "-o", str(tmp_path / "out")]
+
+    done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    assert done.returncode == 4, done.stderr
+    assert "kernels.ll: the module is for nvptx64-nvidia-cuda, not for this machine" in done.stderr
+    assert not (tmp_path / "out").exists()

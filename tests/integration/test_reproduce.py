@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.unpack import unpack
 
 pytestmark = pytest.mark.llvm(22)
 
@@ -46,7 +47,7 @@ def compiler(mlir_offload: list[str], tmp_path: Path) -> Compiler:
 
 def unpacked(archive: Path, place: Path) -> Path:
     with tarfile.open(archive) as opened:
-        opened.extractall(place, filter="data")
+        unpack(opened, place)
     return place / "reproduce"
 
 

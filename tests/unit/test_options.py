@@ -133,3 +133,22 @@ def test_options_that_distributions_set_are_accepted() -> None:
     options = parse_arguments(["-O4", "-specs=/usr/lib/rpm/redhat/cc1", "k.mlir"])
     assert options.opt_level == 3
     assert options.unused == ("-specs=/usr/lib/rpm/redhat/cc1",)
+
+
+@pytest.mark.parametrize("spelled", ["./{}", ".//{}", "{}"])
+def test_an_input_has_one_name_for_the_linker_however_it_is_spelled(spelled: str) -> None:
+    names = [spelled.format(name) for name in ("lib/a.mlir", "b.o", "libc.a", "-d.o")]
+
+    options = parse_arguments(["--", *names])
+
+    # Objects replace the items of the sources and of kernels with duplicate names by these words.
+    assert options.link_items == ("lib/a.mlir", "b.o", "libc.a", "./-d.o")
+
+
+def test_the_linker_gets_a_shared_library_as_it_is_spelled() -> None:
+    # Without a SONAME, the dynamic linker searches for exactly this name.
+    assert parse_arguments(["a.o", "./libb.so", ".//libc.so.1"]).link_items == (
+        "a.o",
+        "./libb.so",
+        ".//libc.so.1",
+    )

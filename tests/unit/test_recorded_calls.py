@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from support.recorded import EVERY_KIND, PROGRAM, RECORDED, RecordedTools, record
+from support.unpack import unpack
 
 from mlir_offload import driver
 from mlir_offload.driver import cli
@@ -132,7 +133,7 @@ def test_a_call_is_packed_with_what_led_to_its_failure(
     assert call(tools, *words) != 0
     assert "clang" in capsys.readouterr().err
     with tarfile.open("call.tar") as archive:
-        archive.extractall(filter="data")
+        unpack(archive, Path())
     packed = Path("reproduce")
     texts = {
         str(file.relative_to(packed)): file.read_text()

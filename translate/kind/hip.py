@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, next_metadata_number, revealed
 from mlir_offload.toolchain.amdgpu import (
+    DEFAULT_LIMIT,
+    GIVEN_LIMIT,
     amdgpu_layout,
     load_code_objects,
     lowering_chip,
@@ -40,9 +42,8 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
 _LIBRARY_CALL = ir_pattern("@__`ocml|ockl|oclc`_`word`")
-# convert-gpu-to-rocdl limits blocks to 256 threads if the kernel has no block size.
-_DEFAULT_BLOCK = '"amdgpu-flat-work-group-size"="1,256"'
-_LARGEST_BLOCK = '"amdgpu-flat-work-group-size"="1,1024"'
+_ANY_LIMIT = "1,1024"
+_LIMIT = '"amdgpu-flat-work-group-size"="{}"'
 _STACK = "addrspace(5)"
 _ALLOCA = ir_line("  %`name:bare` = alloca `what:some``metadata:metadata``end`")
 _COMPILERS = "!llvm.ident"
@@ -74,8 +75,8 @@ def amdgpu_device_ir(
     """Prepare a device module for the AMDGPU back end of an LLVM release.
 
     This sets the triple, the data layout, the code object version and the calling convention of
-    kernels, moves stack variables to the private address space, and raises the limit of threads per block
-    to that of all GPUs. Everything else becomes internal; with `keeps_functions`, external functions stay
+    kernels, moves stack variables to the private address space, and raises the default limit of threads per
+    block to that of all GPUs. Everything else becomes internal; with `keeps_functions`, external functions stay
     external, for other files.
     """
     text = concealed(ll_text)
@@ -83,7 +84,8 @@ def amdgpu_device_ir(
         text = with_flushing_functions(text)
     text = with_target(text, AMDGPU_TRIPLE, amdgpu_layout(llvm_major))
     text = with_dynamic_shared(text)
-    text = text.replace(_DEFAULT_BLOCK, _LARGEST_BLOCK)
+    text = text.replace(_LIMIT.format(DEFAULT_LIMIT), _LIMIT.format(_ANY_LIMIT))
+    text = text.replace(_LIMIT.format(GIVEN_LIMIT), _LIMIT.format(DEFAULT_LIMIT))
     text = _ALLOCA.sub(_on_the_stack, text)
     text = internalized(text, kernels, convention="amdgpu_kernel", keeps_functions=keeps_functions)
     text = _with_module_flag(text, load_code_objects(llvm_major).flag, 100 * code_object)

@@ -163,6 +163,8 @@ def use_documented_forms(module: Operation) -> None:
     for function in module.operations:
         if function.name == _LOWERED_FUNCTION:
             load_member("imported.use_any_device")(function)
+        elif any(name.startswith("rocdl.") for name in function.signature.attributes):
+            load_member("imported.mark_given_limit")(function)
         if function.name == _KERNEL and function.regions and function.regions[0].blocks:
             entry = function.regions[0].blocks[0]
             _mark_reductions(entry, (argument.name for argument in entry.arguments), set())

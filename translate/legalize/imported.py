@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mlir_offload.toolchain.amdgpu import wavefront_size
+from mlir_offload.toolchain.amdgpu import DEFAULT_LIMIT, GIVEN_LIMIT, wavefront_size
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import CONVENTION, is_kernel
 from mlir_offload.translate.kind_lowering import DeviceForm
@@ -25,6 +25,11 @@ _PROCESSOR, _FEATURES, _WAVEFRONT = "target_cpu", "target_features", "+wavefront
 _DROPPED = frozenset({_PROCESSOR, _FEATURES, "tune_cpu", "unnamed_addr"})
 _PROCESSOR_WORDS = ('["target-cpu"', '["target-features"', '["tune-cpu"')
 _PASSTHROUGH = "passthrough"
+# The limit of threads per block, as a range or as its end.
+_LIMIT, _LARGEST = "rocdl.flat_work_group_size", "rocdl.max_flat_work_group_size"
+_DEFAULT_THREADS = 256
+_NONE = Attribute("")
+_LIMIT_WORD = '["amdgpu-flat-work-group-size", "{}"]'
 
 
 def check_wavefronts(module: Operation, forms: Iterable[DeviceForm], locations: Locations) -> None:
@@ -70,8 +75,30 @@ def use_any_device(function: Operation) -> None:
     signature = function.signature
     signature.properties = _without_processor(signature.properties)
     signature.attributes = _without_processor(signature.attributes)
+    mark_given_limit(function)
     if is_marked and not is_kernel(function):
         function.set_attribute("gpu.kernel", Attribute(""))
+
+
+def mark_given_limit(function: Operation) -> None:
+    """Spell a limit of 256 threads per block differently from the one that mlir-translate adds to kernels."""
+    signature = function.signature
+    signature.properties = _with_marked_limit(signature.properties)
+    signature.attributes = _with_marked_limit(signature.attributes)
+
+
+def _with_marked_limit(attributes: dict[str, Attribute]) -> dict[str, Attribute]:
+    kept = dict(attributes)
+    if kept.get(_LARGEST, _NONE).integer == _DEFAULT_THREADS:
+        kept[_LIMIT] = Attribute(f'"{DEFAULT_LIMIT}"')
+        del kept[_LARGEST]
+    if kept.get(_LIMIT, _NONE).string == DEFAULT_LIMIT:
+        kept[_LIMIT] = Attribute(f'"{GIVEN_LIMIT}"')
+    if _PASSTHROUGH in kept:
+        given, marked = (_LIMIT_WORD.format(limit) for limit in (DEFAULT_LIMIT, GIVEN_LIMIT))
+        words = (marked if word == given else word for word in kept[_PASSTHROUGH].elements)
+        kept[_PASSTHROUGH] = Attribute(f"[{', '.join(words)}]")
+    return kept
 
 
 def _without_processor(attributes: dict[str, Attribute]) -> dict[str, Attribute]:
