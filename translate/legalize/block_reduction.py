@@ -13,6 +13,7 @@ from mlir_offload.translate.legalize.reduction import (
     combined,
     combined_if,
     combined_lanes,
+    one_of,
     place_in_block,
 )
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
@@ -67,7 +68,13 @@ def _block_reduced(rewriter: DeviceRewriter, value: Value, combination: Combinat
     # Lanes without a part also read.
     behind = size + most - most // _PARTS_OF_LANE
     memory = _WorkgroupMemory(rewriter, combination.kind, behind + 1)
-    part = combined_lanes(rewriter, value, combination, Lanes(size), block.existing)
+    full = compare(rewriter, "uge", block.existing.count, width)
+    part = one_of(
+        rewriter,
+        full,
+        lambda: combined_lanes(rewriter, value, combination, Lanes(size), None),
+        lambda: combined_lanes(rewriter, value, combination, Lanes(size), block.existing),
+    )
     lane = block.existing.lane
     is_first = compare(rewriter, "eq", lane, zero)
 

@@ -151,6 +151,14 @@ class Frame:
         bits = self.bits(mask)
         return self.b.compare(Predicate.EQ, bits, self.number(-1, bits.type))
 
+    def first_of(self, mask: Value) -> Value:
+        """Append the number, as i64, of the first element of a vector of i1 that is set; `lanes` if none is."""
+        bits = self.bits(mask)
+        type_ = self.context.function_type(bits.type, [bits.type, self.i1])
+        count = self.module.declare(f"llvm.cttz.i{self.lanes}", type_)
+        found = self.b.call(count, [bits, self.number(0, self.i1)])
+        return self.b.cast(Opcode.ZEXT, found, self.i64) if self.lanes < self.i64.bits else found
+
     def constants(self, numbers: list[int], type_: Type | None = None) -> Value:
         """Return a vector of integer constants, of 32 bits by default."""
         return self.context.constant_vector([self.number(n, type_) for n in numbers])
