@@ -68,13 +68,7 @@ def _block_reduced(rewriter: DeviceRewriter, value: Value, combination: Combinat
     # Lanes without a part also read.
     behind = size + most - most // _PARTS_OF_LANE
     memory = _WorkgroupMemory(rewriter, combination.kind, behind + 1)
-    full = compare(rewriter, "uge", block.existing.count, width)
-    part = one_of(
-        rewriter,
-        full,
-        lambda: combined_lanes(rewriter, value, combination, Lanes(size), None),
-        lambda: combined_lanes(rewriter, value, combination, Lanes(size), block.existing),
-    )
+    part = _part_of_subgroup(rewriter, value, combination, block.existing)
     lane = block.existing.lane
     is_first = compare(rewriter, "eq", lane, zero)
 
@@ -95,6 +89,21 @@ def _block_reduced(rewriter: DeviceRewriter, value: Value, combination: Combinat
     when(rewriter, begins, reduce_parts)
     rewriter.create("gpu.barrier")
     return memory.load(i32(rewriter, behind))
+
+
+def _part_of_subgroup(
+    rewriter: DeviceRewriter, value: Value, combination: Combination, existing: Existing
+) -> Value:
+    """Reduce over the subgroup; its first lane has the result. A full subgroup does not check which lanes exist."""
+    size = rewriter.form.subgroup_size
+
+    def reduced(lanes: Existing | None) -> Value:
+        return combined_lanes(rewriter, value, combination, Lanes(size), lanes)
+
+    if rewriter.has_full_subgroups:
+        return reduced(None)
+    is_full = compare(rewriter, "uge", existing.count, i32(rewriter, size))
+    return one_of(rewriter, is_full, lambda: reduced(None), lambda: reduced(existing))
 
 
 def _reduced_in_memory(rewriter: DeviceRewriter, value: Value, combination: Combination) -> Value:
