@@ -131,9 +131,9 @@ class StripWriter(KernelWriter):
             body(self.frame.b.load(self.frame.i64, self._lone_lanes[self._lone[piece]]))
             return
         guard = None if mask is None else self._here
-        has_calls = any(calls_libm(instruction) for instruction in work)
+        vectors = self.geometry.lanes // _LANES_OF_CALL if any(map(calls_libm, work)) else 0
         self.frame.loop(
-            body, guard=guard, is_parallel=self.can_be_parallel([piece]), has_calls=has_calls
+            body, guard=guard, is_parallel=self.can_be_parallel([piece]), vectors=vectors
         )
 
     # Control ------------------------------------------------------------------------------
@@ -283,3 +283,5 @@ class StripWriter(KernelWriter):
 
 
 _MOST_UNROLLED = 16
+# Of the vector variants of libm that LLVM calls, for f32.
+_LANES_OF_CALL = 8
