@@ -614,6 +614,48 @@ def test_a_shuffle_of_some_lanes(parted: Program, size: int, limit: int) -> None
     assert list(data) == [*sums, *values[limit:]]
 
 
+@pytest.mark.parametrize("size", [32, 50, 96])
+def test_threads_that_leave_a_loop_in_different_iterations_meet_after_it(
+    parted: Program, size: int
+) -> None:
+    assert parted.modes["leave_loop"] is KernelMode.STRIPS
+    data = ints([0] * size)
+    parted.launch("leave_loop", (1, 1, 1), (size, 1, 1), [data])
+    found = [sum(range(i + 1)) + 100 if i < 9 else sum(range(9)) for i in range(size)]
+    assert list(data) == [sum(found[i // 32 * 32 :][:32]) for i in range(size)]
+
+
+@pytest.mark.parametrize("number", [1, 31, 32, 45, 49])
+@pytest.mark.parametrize("value", [-5, 60])
+def test_code_of_one_thread(parted: Program, number: int, value: int) -> None:
+    assert parted.modes["one_thread"] is KernelMode.STRIPS
+    data = ints([value] * 50)
+    parted.launch("one_thread", (1, 1, 1), (50, 1, 1), [data, ctypes.c_int32(number)])
+    total = value * (32 if number < 32 else 18)
+    last = number if value < number else value + number * total
+    expected = [value] * 50
+    expected[number] = int(last / number)
+    assert list(data) == expected
+
+
+def test_one_lane_stores_without_a_mask(build: Build) -> None:
+    text, symbols = build.lower(build.input("cpu_strips.mlir"))
+    source = cpu_device_ir(text, kernels=(symbols["one_lane"],), for_collapse=True)
+    image = build.image(build.finish(source, "lone"), "lone", 2, march="x86-64-v4")
+    objdump = build.llvm.prefix / "bin" / "llvm-objdump"
+    listing = run_checked(ProcessRunner(), Command((str(objdump), "-d", str(image)))).stdout
+    assert "vpaddd" in listing
+    assert "scatter" not in listing
+    program = Program(build.load(image), symbols, {})
+    for number in (0, 17, 31, 40):
+        data = ints(range(64))
+        program.launch("one_lane", (1, 1, 1), (64, 1, 1), [data, ctypes.c_int64(number)])
+        expected = [*range(64)]
+        if number < 32:
+            expected[number], expected[number + 32] = sum(range(32)), sum(range(32, 64))
+        assert list(data) == expected
+
+
 @pytest.mark.parametrize("size", [32, 50, 96, 256])
 @pytest.mark.parametrize("mask", [0, 17, 33, 200])
 def test_comparisons_with_a_multiple_of_the_strip(parted: Program, size: int, mask: int) -> None:

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 from support.operation_probe import Probe
-from support.random_kernel import computed, program_of, random_kernel
+from support.random_kernel import RandomKernel, computed, program_of, random_kernel
+from support.random_lane_run import LaneRun
+from support.random_lane_text import LaneWriter
+from support.random_lanes import random_lane_kernel
 from support.random_program import caller_of, read_numbers
 
 # More of them are run by giving another range; these take most ways through the code that cuts kernels.
@@ -54,6 +57,29 @@ def test_kernels_with_barriers_compute_what_is_written(
     assert "libLLVM" not in said
 
 
+# Kernels with subgroup operations, atomics, early returns and loops with two exits.
+LANE_SEEDS = {19: range(1000, 1003), 22: range(1003, 1007)}
+WAYS = {
+    "strips": "from mlir_offload.driver.cli import main\nimport sys\nmain(sys.argv[1:])\n",
+    "rows": BY_ROWS,
+    "fibers": WITHOUT_LIBRARY,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("release", RELEASES)
+def test_kernels_with_subgroups_compute_what_is_written(
+    release: int, way: str, tmp_path: Path
+) -> None:
+    seeds = LANE_SEEDS[release]
+    kernels = [random_lane_kernel(f"k{s}", s, has_clusters=release > 19) for s in seeds]
+    compiler = [sys.executable, "-c", WAYS[way]]
+    given, _ = _results(compiler, release, kernels, program_of(kernels, LaneWriter), tmp_path)
+    for kernel in kernels:
+        threads = Probe(kernel.name, (), (kernel.block,), kernel.grid).threads(kernel.block)
+        assert given[kernel.name] == computed(kernel, threads, LaneRun), kernel
+
+
 @pytest.mark.llvm(22)
 def test_without_libllvm_they_compute_the_same_and_a_note_names_the_package(tmp_path: Path) -> None:
     compiler = [sys.executable, "-c", WITHOUT_LIBRARY]
@@ -68,8 +94,19 @@ def _compare(compiler: list[str], release: int, seeds: Sequence[int], tmp_path: 
     """Compare what kernels compute with what is written; return what the compiler prints."""
     # Every fourth one reduces over the block, for which threads need stacks.
     kernels = [random_kernel(f"k{seed}", seed, reduces=seed % 4 == 3) for seed in seeds]
+    given, said = _results(compiler, release, kernels, program_of(kernels), tmp_path)
+    for kernel in kernels:
+        threads = Probe(kernel.name, (), (kernel.block,), kernel.grid).threads(kernel.block)
+        assert given[kernel.name] == computed(kernel, threads), kernel
+    return said
+
+
+def _results(
+    compiler: list[str], release: int, kernels: Sequence[RandomKernel], text: str, tmp_path: Path
+) -> tuple[dict[str, list[int]], str]:
+    """Return the results of the kernels in a program, and what the compiler prints."""
     source, caller, program = (tmp_path / name for name in ("random.mlir", "caller.c", "program"))
-    source.write_text(program_of(kernels))
+    source.write_text(text)
     caller.write_text(caller_of(kernels))
     flags = (f"--llvm={release}", "--offload-arch=host", "-O1", source, caller, "-o", program)
     done = subprocess.run(
@@ -77,9 +114,4 @@ def _compare(compiler: list[str], release: int, seeds: Sequence[int], tmp_path: 
     )
     assert done.returncode == 0, done.stderr
     printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
-
-    given = read_numbers(printed)
-    for kernel in kernels:
-        threads = Probe(kernel.name, (), (kernel.block,), kernel.grid).threads(kernel.block)
-        assert given[kernel.name] == computed(kernel, threads), kernel
-    return done.stderr
+    return read_numbers(printed), done.stderr

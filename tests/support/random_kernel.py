@@ -17,7 +17,7 @@ from support.operation_probe import Dim3, Thread, wrapped
 
 VARIABLES = 8
 Lines = Generator[str, None, str]
-_SHARED = "#gpu.address_space<workgroup>"
+SHARED = "#gpu.address_space<workgroup>"
 _BINARY: dict[str, Callable[[int, int], int]] = {
     "addi": lambda a, b: a + b,
     "subi": lambda a, b: a - b,
@@ -27,7 +27,7 @@ _BINARY: dict[str, Callable[[int, int], int]] = {
     "maxsi": max,
     "minsi": min,
 }
-_COMPARED: dict[str, Callable[[int, int], bool]] = {
+COMPARED: dict[str, Callable[[int, int], bool]] = {
     "slt": lambda a, b: a < b,
     "eq": lambda a, b: a == b,
     "sge": lambda a, b: a >= b,
@@ -50,7 +50,7 @@ class Statement:
 
     The variable is assigned the expression's value, or the value of the thread at distance `number`, or, if
     `number` is negative, that of one thread for all. A loop has `number` iterations, or as many as the
-    expression says.
+    expression says. `how` is for the statements of random_lanes.py.
     """
 
     kind: str
@@ -60,6 +60,7 @@ class Statement:
     predicate: str = "slt"
     body: tuple[Statement, ...] = ()
     other: tuple[Statement, ...] = ()
+    how: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class RandomKernel:
     body: tuple[Statement, ...]
 
 
-class _Maker:
+class Maker:
     """Generates statements; `depth` is the nesting depth, `_loops` that of loops."""
 
     def __init__(self, seed: int, *, reduces: bool) -> None:
@@ -165,7 +166,7 @@ class _Maker:
         return self._random.randrange(VARIABLES)
 
     def _predicate(self) -> str:
-        return self._random.choice(sorted(_COMPARED))
+        return self._random.choice(sorted(COMPARED))
 
     def _argument(self) -> Expression:
         return Expression("argument", self._random.randrange(2))
@@ -182,15 +183,16 @@ class _Maker:
 
 def random_kernel(name: str, seed: int, *, reduces: bool = False) -> RandomKernel:
     """Return the kernel of a seed; with `reduces`, it also reduces over block and subgroup."""
-    return _Maker(seed, reduces=reduces).kernel(name)
+    return Maker(seed, reduces=reduces).kernel(name)
 
 
-class _Run:
+class Run:
     """Executes one block of a kernel, statement by statement for all threads."""
 
     def __init__(self, threads: Sequence[Thread]) -> None:
         self.threads = threads
         self.values = [[thread.number] * VARIABLES for thread in threads]
+        self.words = [0] * len(threads)
         self._turns: list[list[int]] = [[] for _ in threads]
 
     def run(self, body: Sequence[Statement], active: Sequence[int]) -> None:
@@ -211,9 +213,11 @@ class _Run:
                 taken = {
                     at: (at + step) % size if step >= 0 else (-1 - step) % size for at in given
                 }
-                self._store(statement, {at: given[other] for at, other in taken.items()})
+                for at, value in given.items():
+                    self.words[at] = value
+                self._store(statement, {at: self.words[other] for at, other in taken.items()})
             case "if":
-                test = _COMPARED[statement.predicate]
+                test = COMPARED[statement.predicate]
                 chosen = [at for at in active if test(given[at], statement.number)]
                 self.run(statement.body, chosen)
                 self.run(statement.other, [at for at in active if at not in chosen])
@@ -250,23 +254,34 @@ class _Run:
                 return wrapped(_BINARY[kind](left, right), "i32")
 
 
-def computed(kernel: RandomKernel, threads: Sequence[Thread]) -> list[int]:
+def computed(
+    kernel: RandomKernel, threads: Sequence[Thread], make: Callable[[Sequence[Thread]], Run] = Run
+) -> list[int]:
     """Return the results of the kernel, thread by thread."""
     found = []
     for block in dict.fromkeys(thread.block for thread in threads):
-        run = _Run([thread for thread in threads if thread.block == block])
+        run = make([thread for thread in threads if thread.block == block])
         run.run(kernel.body, range(len(run.threads)))
         found += [value for values in run.values for value in values]
     return found
 
 
-class _Writer:
+class Writer:
     """Writes statements in MLIR, with consecutive value names."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self, kernel: RandomKernel) -> None:
+        self._name = kernel.name
+        self._size = prod(kernel.block)
         self._names = count()
         self._turns: list[str] = []
+
+    def functions(self) -> str:
+        """Return the functions that the kernel calls."""
+        return ""
+
+    def whole(self, statements: Sequence[Statement]) -> Iterator[str]:
+        """Yield the lines of the body of a kernel."""
+        return self.body(statements)
 
     def body(self, statements: Sequence[Statement]) -> Iterator[str]:
         for statement in statements:
@@ -317,7 +332,7 @@ class _Writer:
         yield "}"
 
     def _exchange(self, statement: Statement, value: str) -> Iterator[str]:
-        words = f"memref<{self._size}xi32, {_SHARED}>"
+        words = f"memref<{self._size}xi32, {SHARED}>"
         step, source, taken = self._new(), self._new(), self._new()
         yield "gpu.barrier"
         yield f"memref.store {value}, %words[%number] : {words}"
@@ -333,7 +348,7 @@ class _Writer:
         yield self._store(statement, taken)
 
     def _store(self, statement: Statement, value: str) -> str:
-        return f"memref.store {value}, %own[%i{statement.variable}] : {_OWN}"
+        return f"memref.store {value}, %own[%i{statement.variable}] : {OWN}"
 
     def _constant(self, number: int) -> Lines:
         name = self._new()
@@ -344,7 +359,7 @@ class _Writer:
         name = self._new()
         match expression.kind:
             case "var":
-                yield f"{name} = memref.load %own[%i{expression.number}] : {_OWN}"
+                yield f"{name} = memref.load %own[%i{expression.number}] : {OWN}"
             case "number":
                 yield f"{name} = arith.constant {expression.number} : i32"
             case "argument":
@@ -362,20 +377,20 @@ class _Writer:
         return name
 
 
-def _text(kernel: RandomKernel) -> str:
-    size = prod(kernel.block)
+def _text(kernel: RandomKernel, make: Callable[[RandomKernel], Writer]) -> str:
+    size, writer = prod(kernel.block), make(kernel)
     sizes = [
         f"%{letter}{axis} = arith.constant {extent} : index"
         for letter, extents in (("g", kernel.grid), ("b", kernel.block))
         for axis, extent in enumerate(extents)
     ]
     indices = [f"%i{n} = arith.constant {n} : index" for n in range(VARIABLES)]
-    numbers = [f"memref.store %n, %own[%i{n}] : {_OWN}" for n in range(VARIABLES)]
+    numbers = [f"memref.store %n, %own[%i{n}] : {OWN}" for n in range(VARIABLES)]
     left = [
         line.replace("$", str(n))
         for n in range(VARIABLES)
         for line in (
-            f"%left$ = memref.load %own[%i$] : {_OWN}",
+            f"%left$ = memref.load %own[%i$] : {OWN}",
             "%place$ = arith.addi %at, %i$ : index",
             "memref.store %left$, %out[%place$] : memref<?xi32>",
         )
@@ -384,15 +399,17 @@ def _text(kernel: RandomKernel) -> str:
         name=kernel.name,
         sizes="\n".join(sizes),
         size=size,
-        own=_OWN,
+        own=OWN,
         ids=_IDS,
-        words=f"memref<{size}xi32, {_SHARED}>",
-        body="\n".join((*indices, *numbers, *_Writer(size).body(kernel.body), *left)),
+        words=f"memref<{size}xi32, {SHARED}>",
+        functions=writer.functions(),
+        body="\n".join((*indices, *numbers, *writer.whole(kernel.body), *left)),
     )
 
 
-_OWN = f"memref<{VARIABLES}xi32, #gpu.address_space<private>>"
+OWN = f"memref<{VARIABLES}xi32, #gpu.address_space<private>>"
 _PROGRAM = """gpu.module @module_{name} {{
+{functions}
 gpu.func @{name}(%out: memref<?xi32>, %argument0: i32, %argument1: i32)
     workgroup(%words: {words}) private(%own: {own}) kernel {{
 {ids}
@@ -433,7 +450,9 @@ _IDS = "\n".join(
 )
 
 
-def program_of(kernels: Sequence[RandomKernel]) -> str:
+def program_of(
+    kernels: Sequence[RandomKernel], make: Callable[[RandomKernel], Writer] = Writer
+) -> str:
     """Return a program with a function for each kernel, which stores its results in a memref."""
-    body = "\n".join(map(_text, kernels))
+    body = "\n".join(_text(kernel, make) for kernel in kernels)
     return f"module attributes {{gpu.container_module}} {{\n{body}}}\n"

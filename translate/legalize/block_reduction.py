@@ -13,6 +13,7 @@ from mlir_offload.translate.legalize.reduction import (
     combined,
     combined_if,
     combined_lanes,
+    one_of,
     place_in_block,
 )
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
@@ -67,7 +68,7 @@ def _block_reduced(rewriter: DeviceRewriter, value: Value, combination: Combinat
     # Lanes without a part also read.
     behind = size + most - most // _PARTS_OF_LANE
     memory = _WorkgroupMemory(rewriter, combination.kind, behind + 1)
-    part = combined_lanes(rewriter, value, combination, Lanes(size), block.existing)
+    part = _part_of_subgroup(rewriter, value, combination, block.existing)
     lane = block.existing.lane
     is_first = compare(rewriter, "eq", lane, zero)
 
@@ -88,6 +89,21 @@ def _block_reduced(rewriter: DeviceRewriter, value: Value, combination: Combinat
     when(rewriter, begins, reduce_parts)
     rewriter.create("gpu.barrier")
     return memory.load(i32(rewriter, behind))
+
+
+def _part_of_subgroup(
+    rewriter: DeviceRewriter, value: Value, combination: Combination, existing: Existing
+) -> Value:
+    """Reduce over the subgroup; its first lane has the result. A full subgroup does not check which lanes exist."""
+    size = rewriter.form.subgroup_size
+
+    def reduced(lanes: Existing | None) -> Value:
+        return combined_lanes(rewriter, value, combination, Lanes(size), lanes)
+
+    if rewriter.has_full_subgroups:
+        return reduced(None)
+    is_full = compare(rewriter, "uge", existing.count, i32(rewriter, size))
+    return one_of(rewriter, is_full, lambda: reduced(None), lambda: reduced(existing))
 
 
 def _reduced_in_memory(rewriter: DeviceRewriter, value: Value, combination: Combination) -> Value:

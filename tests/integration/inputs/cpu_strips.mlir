@@ -91,5 +91,78 @@ module attributes {gpu.container_module} {
       memref.store %all, %data[%thread] : memref<?xi32>
       gpu.return
     }
+
+    // Thread i leaves the loop in iteration i, so that threads of several iterations meet after it.
+    gpu.func @leave_loop(%data: memref<?xi32>) kernel {
+      %t = gpu.thread_id x
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c9 = arith.constant 9 : index
+      %hundred = arith.constant 100 : i32
+      cf.br ^head(%c0 : index)
+    ^head(%i: index):
+      %more = arith.cmpi ult, %i, %c9 : index
+      cf.cond_br %more, ^work, ^after
+    ^work:
+      %j = arith.index_cast %i : index to i32
+      %v = memref.load %data[%t] : memref<?xi32>
+      %v1 = arith.addi %v, %j : i32
+      memref.store %v1, %data[%t] : memref<?xi32>
+      %leaves = arith.cmpi eq, %t, %i : index
+      cf.cond_br %leaves, ^found, ^next
+    ^found:
+      %w = memref.load %data[%t] : memref<?xi32>
+      %w1 = arith.addi %w, %hundred : i32
+      memref.store %w1, %data[%t] : memref<?xi32>
+      cf.br ^after
+    ^next:
+      %i1 = arith.addi %i, %c1 : index
+      cf.br ^head(%i1 : index)
+    ^after:
+      %x = memref.load %data[%t] : memref<?xi32>
+      %sum = gpu.subgroup_reduce add %x : (i32) -> i32
+      memref.store %sum, %data[%t] : memref<?xi32>
+      gpu.return
+    }
+
+    // One thread executes loops, branches and a division that is only defined in it.
+    gpu.func @one_thread(%data: memref<?xi32>, %number: i32) kernel {
+      %t = gpu.thread_id x
+      %n = arith.index_cast %t : index to i32
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %x = memref.load %data[%t] : memref<?xi32>
+      %sum = gpu.subgroup_reduce add %x : (i32) -> i32
+      %is_it = arith.cmpi eq, %n, %number : i32
+      scf.if %is_it {
+        %small = arith.cmpi slt, %x, %number : i32
+        scf.if %small {
+          memref.store %number, %data[%t] : memref<?xi32>
+        } else {
+          scf.for %k = %c0 to %t step %c1 {
+            %old = memref.load %data[%t] : memref<?xi32>
+            %new = arith.addi %old, %sum : i32
+            memref.store %new, %data[%t] : memref<?xi32>
+          }
+        }
+        %last = memref.load %data[%t] : memref<?xi32>
+        %quotient = arith.divsi %last, %number : i32
+        memref.store %quotient, %data[%t] : memref<?xi32>
+      }
+      gpu.return
+    }
+
+    // One lane of each subgroup stores.
+    gpu.func @one_lane(%data: memref<?xi32>, %number: index) kernel {
+      %t = gpu.thread_id x
+      %lane = gpu.lane_id
+      %x = memref.load %data[%t] : memref<?xi32>
+      %sum = gpu.subgroup_reduce add %x : (i32) -> i32
+      %is_it = arith.cmpi eq, %lane, %number : index
+      scf.if %is_it {
+        memref.store %sum, %data[%t] : memref<?xi32>
+      }
+      gpu.return
+    }
   }
 }

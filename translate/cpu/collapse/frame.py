@@ -151,6 +151,14 @@ class Frame:
         bits = self.bits(mask)
         return self.b.compare(Predicate.EQ, bits, self.number(-1, bits.type))
 
+    def first_of(self, mask: Value) -> Value:
+        """Append the number, as i64, of the first element of a vector of i1 that is set; `lanes` if none is."""
+        bits = self.bits(mask)
+        type_ = self.context.function_type(bits.type, [bits.type, self.i1])
+        count = self.module.declare(f"llvm.cttz.i{self.lanes}", type_)
+        found = self.b.call(count, [bits, self.number(0, self.i1)])
+        return self.b.cast(Opcode.ZEXT, found, self.i64) if self.lanes < self.i64.bits else found
+
     def constants(self, numbers: list[int], type_: Type | None = None) -> Value:
         """Return a vector of integer constants, of 32 bits by default."""
         return self.context.constant_vector([self.number(n, type_) for n in numbers])
@@ -186,14 +194,15 @@ class Frame:
         *,
         guard: Value | None = None,
         is_parallel: bool = True,
-        has_calls: bool = False,
+        vectors: int = 0,
         part: tuple[Value, Value] | None = None,
     ) -> None:
         """Append a loop over lanes (work-item loop).
 
         Lanes execute the body if their element of the array `guard` is set. `part` is the first lane and the end
-        of the loop, which executes at least one lane. If it `has_calls` of libm, LLVM chooses the width of vectors,
-        because it knows the vector variants of the functions.
+        of the loop, which executes at least one lane. `vectors` is not 0 if the body calls libm. LLVM then chooses
+        the width of vectors, because it knows the vector variants of the functions, and calls each function for so
+        many vectors one after the other, which the processor executes at the same time.
         """
         before = self.b.block
         head, inner, latch, out = (
@@ -216,7 +225,7 @@ class Frame:
         branch = self.b.branch(has_more, head, out)
         self.b.add_incoming(lane, begin, before)
         self.b.add_incoming(lane, following, latch)
-        branch.mark(self._loop_kind, self._loop_node(is_parallel, has_calls or part is not None))
+        branch.mark(self._loop_kind, self._loop_node(is_parallel, vectors, part is not None))
         self.b.go(out)
 
     def unroll(self, branch: Instruction) -> None:
@@ -228,7 +237,7 @@ class Frame:
         count = made.node(made.text("llvm.loop.unroll.count"), made.value(self.number(_UNROLLED)))
         branch.mark(self._loop_kind, made.distinct_node(count))
 
-    def _loop_node(self, is_parallel: bool, has_calls: bool) -> int:  # noqa: FBT001 (of `loop`)
+    def _loop_node(self, is_parallel: bool, vectors: int, is_part: bool) -> int:  # noqa: FBT001 (of `loop`)
         made = self._metadata
         text, node = made.text, made.node
         if not is_parallel:
@@ -238,15 +247,17 @@ class Frame:
         def setting(name: str, value: Value) -> int:
             return node(text(f"llvm.loop.{name}"), made.value(value))
 
-        widths = (
-            setting("vectorize.width", self.number(width)),
-            setting("interleave.count", self.number(self.lanes // width)),
-        )
+        chosen = []
+        if not vectors and not is_part:
+            chosen.append(setting("vectorize.width", self.number(width)))
+            vectors = self.lanes // width
+        if vectors:
+            chosen.append(setting("interleave.count", self.number(vectors)))
         return made.distinct_node(
             node(text("llvm.loop.mustprogress")),
             # Unrolling would prevent vectorization, after which a single iteration is left.
             node(text("llvm.loop.unroll.disable")),
             node(text("llvm.loop.parallel_accesses"), self._group),
             setting("vectorize.enable", self.number(1, self.i1)),
-            *(() if has_calls else widths),
+            *chosen,
         )

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from mlir_offload.toolchain.llvmc.code import Opcode
 from mlir_offload.toolchain.llvmc.ir import Instruction, Value
+from mlir_offload.translate.cpu.collapse.lone import lone_numbers
 from mlir_offload.translate.cpu.collapse.piece import REGISTERS, Graph, Piece, condition_of
 from mlir_offload.translate.cpu.collapse.shape import Shapes
 
@@ -48,6 +49,7 @@ class Traffic:
                 yield from _instructions(self._graph.operands[instruction])
         if piece.condition is not None:
             yield from _instructions((condition_of(piece),))
+            yield from _instructions(lone_numbers(self._shapes, self._graph, piece))
         for successor in piece.successors:
             yield from _instructions(value for _, value in self.edge(piece, successor))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mlir_offload.toolchain.llvmc.code import Predicate
+from mlir_offload.toolchain.llvmc.code import Opcode, Predicate
 from mlir_offload.toolchain.llvmc.ir import Block, Value
 from mlir_offload.translate.cpu.collapse.base import KernelWriter
 from mlir_offload.translate.cpu.collapse.collective import write_collective
 from mlir_offload.translate.cpu.collapse.frame import Frame
 from mlir_offload.translate.cpu.collapse.instruction import calls_libm
+from mlir_offload.translate.cpu.collapse.lone import lone_numbers, lone_pieces, lone_successor
 from mlir_offload.translate.cpu.collapse.piece import Graph, Piece, condition_of
 from mlir_offload.translate.cpu.collapse.place import BlockPlace
 from mlir_offload.translate.cpu.collapse.region import (
@@ -48,9 +49,13 @@ class StripWriter(KernelWriter):
             piece: region for region in merge_regions(graph, regions) for piece in region.pieces
         }
         self._joins = {region.join for region in shapes.branches.values()}
+        self._lone = lone_pieces(shapes, graph)
         super().__init__(frame, graph, shapes, geometry, block, arguments)
         self._where = frame.array(frame.i32, "where")
         self._here = frame.array(frame.i1, "here")
+        self._lone_lanes = {
+            branch: frame.variable(frame.i64, "lone") for branch in set(self._lone.values())
+        }
 
     def _may_leave_before_barriers(self) -> bool:
         waits = any(piece.is_barrier and piece in self._region for piece in self.graph.order)
@@ -84,7 +89,7 @@ class StripWriter(KernelWriter):
                 self.slots.set_scalar(instruction, self.scalar(instruction))
         if piece.collective is not None:
             write_collective(self.frame, self.slots, piece.collective, mask)
-        self._run_lanes(piece, guard=self._here if is_masked else None)
+        self._run_lanes(piece, mask)
         for successor in piece.successors:
             for phi, value in self.traffic.edge(piece, successor):
                 if not self.shapes.is_divergent(phi):
@@ -94,8 +99,8 @@ class StripWriter(KernelWriter):
         else:
             self._leave_coherent(piece)
 
-    def _run_lanes(self, piece: Piece, guard: Value | None) -> None:
-        """Append the loop over lanes that computes the divergent values of a piece."""
+    def _run_lanes(self, piece: Piece, mask: Value | None) -> None:
+        """Append the loop over the lanes in `mask` that computes the divergent values of a piece."""
         shapes, slots = self.shapes, self.slots
         phis = [phi for phi in piece.phis if shapes.is_divergent(phi)]
         work = [i for i in piece.instructions if shapes.is_divergent(i)]
@@ -122,9 +127,13 @@ class StripWriter(KernelWriter):
                 self.frame.put(slots.lane(value), slots.incoming(phi), lane)
             slots.end_lane()
 
-        has_calls = any(calls_libm(instruction) for instruction in work)
+        if mask is not None and piece in self._lone:
+            body(self.frame.b.load(self.frame.i64, self._lone_lanes[self._lone[piece]]))
+            return
+        guard = None if mask is None else self._here
+        vectors = self.geometry.lanes // _LANES_OF_CALL if any(map(calls_libm, work)) else 0
         self.frame.loop(
-            body, guard=guard, is_parallel=self.can_be_parallel([piece]), has_calls=has_calls
+            body, guard=guard, is_parallel=self.can_be_parallel([piece]), vectors=vectors
         )
 
     # Control ------------------------------------------------------------------------------
@@ -155,16 +164,48 @@ class StripWriter(KernelWriter):
         """Append a divergent branch: to coherent code if all lanes agree, otherwise to masked code."""
         frame, b = self.frame, self.frame.b
         then, other = piece.successors
-        condition = self.slots.all_lanes(condition_of(piece))
-        some, mixed = frame.new_block("some"), frame.new_block("mixed")
-        b.branch(frame.all_of(condition), self.label(then, is_masked=False), some)
-        b.go(some)
-        b.branch(frame.any_of(condition), mixed, self.label(other, is_masked=False))
+        lone, mixed = lone_successor(self.shapes, self.graph, piece), frame.new_block("mixed")
+        if lone is None:
+            chosen = self.slots.all_lanes(condition_of(piece))
+            some = frame.new_block("some")
+            b.branch(frame.all_of(chosen), self.label(then, is_masked=False), some)
+            b.go(some)
+            exists = frame.any_of(chosen)
+        else:
+            then, other = (then, other) if lone is then else (other, then)
+            exists, chosen = self._choose_lane(piece, is_chosen_if=lone is piece.successors[0])
+        b.branch(exists, mixed, self.label(other, is_masked=False))
         b.go(mixed)
-        self.set_places(b.select(condition, self._splat(then.number), self._splat(other.number)))
+        self.set_places(b.select(chosen, self._splat(then.number), self._splat(other.number)))
         region = self.region(piece) or self.region(then) or self.region(other)
         inside = [s for s in piece.successors if region is not None and s in region.pieces]
         b.jump(self.label(min(inside, key=self.graph.position.__getitem__), is_masked=True))
+
+    def _choose_lane(self, piece: Piece, *, is_chosen_if: bool) -> tuple[Value, Value]:
+        """Append the choice of one lane; return whether there is one, and a vector of i1 in which it is set."""
+        frame, b = self.frame, self.frame.b
+        numbers = lone_numbers(self.shapes, self.graph, piece)
+        if numbers:
+            distance = b.binary(Opcode.SUB, *map(self.slots.scalar, numbers))
+            exists = b.compare(
+                Predicate.ULT, distance, frame.number(self.geometry.lanes, distance.type)
+            )
+            lanes = frame.constants(list(range(self.geometry.lanes)), distance.type)
+            chosen = b.compare(Predicate.EQ, b.splat(distance, self.geometry.lanes), lanes)
+            is_narrow = distance.type.bits < frame.i64.bits
+            lane = b.cast(Opcode.ZEXT if is_narrow else Opcode.TRUNC, distance, frame.i64)
+        else:
+            condition = self.slots.all_lanes(condition_of(piece))
+            order = Predicate.NE if is_chosen_if else Predicate.EQ
+            chosen = b.compare(order, condition, condition.type.null)
+            exists, lane = frame.any_of(chosen), frame.first_of(chosen)
+        self._note_lane(piece, lane)
+        return exists, chosen
+
+    def _note_lane(self, piece: Piece, lane: Value) -> None:
+        """Append a store of the lane that a branch has chosen, for the code that only this lane executes."""
+        if piece in self._lone_lanes:
+            self.frame.b.store(lane, self._lone_lanes[piece])
 
     def _splat(self, number: int) -> Value:
         return self.frame.constants([number] * self.geometry.lanes)
@@ -209,7 +250,12 @@ class StripWriter(KernelWriter):
 
     def _leave_masked(self, piece: Piece, mask: Value) -> None:
         frame, b = self.frame, self.frame.b
-        self.set_places(b.select(mask, self._targets(piece), self.places()))
+        targets = self._targets(piece)
+        self.set_places(b.select(mask, targets, self.places()))
+        lone = lone_successor(self.shapes, self.graph, piece)
+        if lone is not None:
+            chosen = b.compare(Predicate.EQ, targets, self._splat(lone.number))
+            self._note_lane(piece, frame.first_of(b.binary(Opcode.AND, mask, chosen)))
         back = [
             after
             for after in piece.successors
@@ -237,3 +283,5 @@ class StripWriter(KernelWriter):
 
 
 _MOST_UNROLLED = 16
+# Of the vector variants of libm that LLVM calls, for f32.
+_LANES_OF_CALL = 8

@@ -1,0 +1,167 @@
+"""Random kernels with what random_kernel.py lacks: subgroups, atomics, early returns, loops with two exits, types.
+
+Operations of a subgroup are executed by all of its threads that exist. Threads that have returned leave in
+workgroup memory what they stored there last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from support.operation_probe import wrapped
+from support.random_kernel import Expression, Maker, RandomKernel, Statement
+
+SUBGROUP = 32
+_BLOCKS = (
+    (64, 1, 1),
+    (32, 2, 1),
+    (16, 4, 1),
+    (8, 3, 2),
+    (33, 2, 1),
+    (70, 1, 1),
+    (1, 5, 7),
+    (80, 1, 1),
+)
+UNARY: dict[str, Callable[[int], int]] = {
+    "i8": lambda a: wrapped(a, "i8"),
+    "i16": lambda a: wrapped(a, "i16"),
+    "half": lambda a: (a & 0xFFFF) // 2,
+    "threefold": lambda a: wrapped(3 * a, "i32"),
+    "ctpop": lambda a: (a % 2**32).bit_count(),
+    "absi": lambda a: wrapped(abs(a), "i32"),
+    "vector": lambda a: wrapped(4 * a + 10, "i32"),
+}
+INTEGER_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "minsi": min,
+    "maxsi": max,
+    "minui": lambda a, b: min(a, b, key=lambda n: n % 2**64),
+    "maxui": lambda a, b: max(a, b, key=lambda n: n % 2**64),
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+}
+FLOAT_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "minnumf": min,
+    "maxnumf": max,
+    "minimumf": min,
+    "maximumf": max,
+}
+INTEGERS, FLOATS = ("i8", "i16", "i32", "i64"), ("f16", "bf16", "f32", "f64")
+# The sums of a block are exact in each type.
+SMALL = 3
+ATOMIC: dict[str, Callable[[int, int], int]] = {
+    "addi": lambda a, b: a + b,
+    "maxs": max,
+    "mins": min,
+    "maxu": lambda a, b: max(a, b, key=lambda n: n % 2**32),
+    "minu": lambda a, b: min(a, b, key=lambda n: n % 2**32),
+    "andi": lambda a, b: a & b,
+    "ori": lambda a, b: a | b,
+    "assign": lambda _, b: b,
+}
+_OF_SUBGROUP = ("shuffle", "part")
+_ANYWHERE = ("atomic", "contended", "scatter", "while", "call")
+
+
+class LaneMaker(Maker):
+    """Generates statements; `has_clusters` if reductions of parts of a subgroup are supported."""
+
+    def __init__(self, seed: int, *, has_clusters: bool) -> None:
+        super().__init__(seed, reduces=False)
+        self._has_clusters = has_clusters
+        self._has_left = False
+
+    def kernel(self, name: str) -> RandomKernel:
+        first = Statement("exchange", 0, 1, self._expression(1))
+        body = (first, *self._statements(6, 0))
+        return RandomKernel(name, self._random.choice(_BLOCKS), (2, 1, 1), body)
+
+    def _statement(self, depth: int) -> Iterator[Statement]:
+        if self._random.random() < 0.4:
+            yield from super()._statement(depth)
+            return
+        kinds = [*_ANYWHERE]
+        if not self._has_left:
+            kinds += [*_OF_SUBGROUP, "reduce", "subgroups"]
+        if depth == 0:
+            kinds += ["break", "break", "leave"]
+        kind = self._random.choice(kinds)
+        yield self._own_subgroup(kind) if kind in _OF_SUBGROUP else self._own(kind)
+
+    def _own(self, kind: str) -> Statement:
+        choose, one, variable = self._random.choice, self._expression(2), self._variable()
+        number = self._random.randint(0, 9)
+        match kind:
+            case "reduce":
+                return Statement("total", variable, expression=one, how=self._reduction())
+            case "subgroups":
+                makers = [self._own_subgroup, self._set]
+                body = tuple(choose(makers)(choose(_OF_SUBGROUP)) for _ in range(number % 3 + 1))
+                number = choose((0, 1, 2))
+                return Statement(kind, 0, number, predicate=self._predicate(), body=body)
+            case "atomic" | "contended":
+                return Statement(kind, variable, number, one, how=(choose(sorted(ATOMIC)),))
+            case "scatter" | "call":
+                return Statement(kind, variable, number, one)
+            case "leave":
+                self._has_left = True
+                return Statement(
+                    kind, 0, choose((0, 5, 31, 40)), self._expression(1), self._predicate()
+                )
+            case _:
+                return self._own_loop(kind, number)
+
+    def _own_loop(self, kind: str, number: int) -> Statement:
+        *settings, test = self._turned(lambda: (*self._settings(), self._tested(kind)))
+        return Statement(
+            kind,
+            0,
+            number,
+            test.expression,
+            test.predicate,
+            tuple(settings),
+            test.body,
+            (str(test.number),),
+        )
+
+    def _tested(self, kind: str) -> Statement:
+        """Return the test at which a loop ends, and what is done there."""
+        bound, predicate = self._random.randint(-2, 9), self._predicate()
+        test = self._expression(1)
+        if kind == "break" and self._random.random() < 0.5:
+            # Each thread leaves the loop in another iteration.
+            own, turn = Expression("id", 4), Expression("turn", self._loops - 1)
+            test, predicate = Expression("subi", operands=(own, turn)), "eq"
+        return Statement("if", 0, bound, test, predicate, body=self._settings())
+
+    def _set(self, _kind: str) -> Statement:
+        return Statement("set", self._variable(), expression=self._expression(2))
+
+    def _own_subgroup(self, kind: str) -> Statement:
+        one, variable, choose = self._expression(2), self._variable(), self._random.choice
+        if kind == "shuffle":
+            how = (choose(("xor", "up", "down", "idx")), str(choose((32, 32, 16, 8, 4))))
+            return Statement(kind, variable, self._random.randint(0, 33) % 32, one, how=how)
+        size, stride = choose(((32, 1), (4, 1), (8, 4), (2, 16), (16, 2)))
+        if not self._has_clusters:
+            size, stride = 32, 1
+        return Statement(kind, variable, 0, one, how=(*self._reduction(), str(size), str(stride)))
+
+    def _reduction(self) -> tuple[str, str]:
+        if self._random.random() < 0.5:
+            return self._random.choice(sorted(INTEGER_OPERATIONS)), self._random.choice(INTEGERS)
+        return self._random.choice(sorted(FLOAT_OPERATIONS)), self._random.choice(FLOATS)
+
+    def _expression(self, depth: int) -> Expression:
+        if depth and self._random.random() < 0.25:
+            kind = self._random.choice((*sorted(UNARY), "dynamic"))
+            return Expression(kind, operands=(self._expression(depth - 1),))
+        return super()._expression(depth)
+
+
+def random_lane_kernel(name: str, seed: int, *, has_clusters: bool) -> RandomKernel:
+    """Return the kernel of a seed."""
+    return LaneMaker(seed, has_clusters=has_clusters).kernel(name)
