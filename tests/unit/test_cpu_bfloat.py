@@ -134,8 +134,10 @@ def test_a_function_of_a_library_takes_and_returns_the_type() -> None:
         ("atomicrmw uinc_wrap ptr %p, bfloat %a monotonic", "atomicrmw uinc_wrap of bf16"),
         ("atomicrmw fadd ptr %p, <2 x bfloat> undef monotonic", "atomicrmw fadd of <2 x bfloat>"),
         (
-            "call bfloat @llvm.experimental.constrained.fptrunc.bf16.f32(float %f,"
-            ' metadata !"round.upward", metadata !"fpexcept.ignore")',
+            (
+                "call bfloat @llvm.experimental.constrained.fptrunc.bf16.f32(float %f,"
+                ' metadata !"round.upward", metadata !"fpexcept.ignore")'
+            ),
             "experimental.constrained.fptrunc.bf16.f32 of bf16",
         ),
     ],

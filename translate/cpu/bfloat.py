@@ -130,7 +130,8 @@ class _Lines:
         if opcode == "atomicrmw":
             name, _, address = operands[0].partition(" ")
             if not operands[1].startswith(f"{BFLOAT} "):
-                raise self._unsupported(f"atomicrmw {name} of {first_type(operands[1])}", line)
+                what = f"atomicrmw {name} of {first_type(operands[1])}"
+                raise self._unsupported(what, line)
             if name == "xchg":
                 return f"{opcode} {rest}"
             value = " ".join(operands[1].split(" ", 2)[:2])
@@ -180,7 +181,8 @@ class _Lines:
         passed = [text for place, text in enumerate(operands) if place not in fixed]
         kinds = [first_type(text) for text in passed]
         if name.startswith(_CONSTRAINED):
-            raise self._unsupported(f"{name.removeprefix('llvm.')} of bf16", line)
+            what = f"{name.removeprefix('llvm.')} of bf16"
+            raise self._unsupported(what, line)
         if name.startswith(_REDUCTION):
             function = self._function(reduction_function(name, kinds), name, line)
         else:

@@ -43,39 +43,43 @@ def instruction_function(opcode: str, kind: str, result: str, count: int) -> tup
 
 def conversion_function(opcode: str, kind: str, result: str) -> tuple[str, str] | None:
     """Return the name and the definition of a conversion; None if one is not supported."""
-    number = number_of(kind)
-    single, double = number.of("float"), number.of("double")
+    number, code = number_of(result if BFLOAT in result else kind), Code("")
     name = _name(f"{opcode}.{_split(result if BFLOAT in kind else kind)[1]}", number)
-    code, value = Code(""), "%a"
     if BFLOAT in kind:
-        value = _widened(code, number, value)
+        single, value = number.of("float"), _widened(code, number, "%a")
         if result != single:
             value = code.add(f"{opcode} {single} {value} to {result}")
-        return _defined(name, result, [kind], code, value)
-    if opcode == "fptrunc":
-        if kind not in (single, double):
-            return None
-        value = value if kind == single else _odd(code, number, value)
-        return _defined(name, result, [kind], code, _rounded(code, number, value))
+    elif opcode == "fptrunc":
+        value = _narrowed(code, number, kind)
+    else:
+        value = _from_integer(code, number, opcode, kind)
+    return _defined(name, result, [kind], code, value) if value else None
+
+
+def _narrowed(code: Code, number: Number, kind: str) -> str:
+    """Append a conversion of another floating-point type; return an empty string for an unknown one."""
+    value = _odd(code, number, "%a") if kind == number.of("double") else "%a"
+    return _rounded(code, number, value) if _split(kind)[1] in {"float", "double"} else ""
+
+
+def _from_integer(code: Code, number: Number, opcode: str, kind: str) -> str:
+    """Append a conversion of an integer; return an empty string for one of more than 64 bits."""
     bits = int(_split(kind)[1][1:])
     if bits <= _SINGLE_DIGITS:
-        value = code.add(f"{opcode} {kind} {value} to {single}")
-        return _defined(name, result, [kind], code, _rounded(code, number, value))
+        value = code.add(f"{opcode} {kind} %a to {number.of('float')}")
+        return _rounded(code, number, value)
     if bits <= _DOUBLE_DIGITS:
-        value = code.add(f"{opcode} {kind} {value} to {double}")
-        value = code.add(f"fptrunc {double} {value} to {result}")
-        return _defined(name, result, [kind], code, value)
+        value = code.add(f"{opcode} {kind} %a to {number.of('double')}")
+        return code.add(f"fptrunc {number.of('double')} {value} to {number.type}")
     if bits > _LARGEST:
-        return None
+        return ""
     if number.lanes > 1:
-        value = _each(code, number, opcode, kind)
-        return _defined(name, result, [kind], code, value)
+        return _each(code, number, opcode, kind)
     if bits < _LARGEST:
-        code.lines.append(f"%wide = {'sext' if opcode == 'sitofp' else 'zext'} {kind} %a to i64")
-        value = code.add(f"{opcode} i64 %wide to {BFLOAT}")
-        return _defined(name, result, [kind], code, value)
+        value = code.add(f"{'sext' if opcode == 'sitofp' else 'zext'} {kind} %a to i64")
+        return code.add(f"{opcode} i64 {value} to {BFLOAT}")
     built = convert(code, f"cvt.rn.bf16.{'s' if opcode == 'sitofp' else 'u'}64")
-    return _defined(name, result, [kind], code, built[2]) if built else None
+    return built[2] if built else ""
 
 
 def intrinsic_function(
@@ -85,9 +89,9 @@ def intrinsic_function(
 
     `given` are the types of the operands that are passed, `fixed` the constant operands by their places.
     """
-    kinds = [kind for kind in (*given, result) if BFLOAT in kind and "{" not in kind]
-    number = number_of(kinds[0])
-    name = ".".join((intrinsic.removeprefix("llvm."), *(text.split()[-1] for text in fixed.values())))
+    name = ".".join(
+        (intrinsic.removeprefix("llvm."), *(text.split()[-1] for text in fixed.values()))
+    )
     operation, code = intrinsic.split(".")[1], Code("")
     if operation in ("fabs", "copysign"):
         return _signed(f"{_PREFIX}{name}", operation, given)
@@ -100,7 +104,8 @@ def intrinsic_function(
     for place, text in sorted(fixed.items()):
         operands.insert(place, text)
     called = ".".join(
-        part.replace("bf16", "f32") if part.endswith("bf16") else part for part in intrinsic.split(".")
+        part.replace("bf16", "f32") if part.endswith("bf16") else part
+        for part in intrinsic.split(".")
     )
     value = code.add(f"call {result.replace(BFLOAT, 'float')} @{called}({', '.join(operands)})")
     if result.startswith("{"):
@@ -144,7 +149,9 @@ def atomic_function(operation: str) -> tuple[str, str] | None:
         step = f"call {BFLOAT} @llvm.{_REDUCED[operation]}.bf16({BFLOAT} %old, {BFLOAT} %b)"
     else:
         return None
-    return name, f"""\
+    return (
+        name,
+        f"""\
 define internal {BFLOAT} @{name}(ptr %a, {BFLOAT} %b) noinline nounwind {{
 entry:
   %first = load atomic i16, ptr %a monotonic, align 2
@@ -160,7 +167,8 @@ again:
   br i1 %done, label %end, label %again
 end:
   ret {BFLOAT} %old
-}}"""
+}}""",
+    )
 
 
 def _split(kind: str) -> tuple[int, str]:

@@ -89,8 +89,10 @@ _PACKAGE = "mlir_offload.translate.legalize"
 # The module and the function of the pattern for each operation. Modules are loaded on demand, because most
 # kernels have none of these operations.
 _PATTERNS = {
-    "arith.extf": "float8.extended",
-    "arith.truncf": "float8.truncated",
+    "arith.extf": "rounding.extended",
+    "arith.sitofp": "rounding.from_integer",
+    "arith.truncf": "rounding.truncated",
+    "arith.uitofp": "rounding.from_integer",
     "gpu.all_reduce": "block_reduction.all_reduce",
     "gpu.global_id": "identifier.global_id",
     "gpu.num_subgroups": "identifier.num_subgroups",

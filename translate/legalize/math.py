@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
+from mlir_offload.translate.legalize.elements import compared
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
+from mlir_offload.translate.legalize.rounding import rounded_to_odd
 from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.syntax import integer_width, parse_shaped
 
@@ -18,8 +20,8 @@ _EXPONENTS = {
 }
 _BFLOAT = "bf16"
 _HALF = "f16"
-# Ordered predicates of arith.cmpf.
-_GREATER, _NOT_GREATER, _UNEQUAL = 2, 5, 6
+# The ordered predicate of arith.cmpf.
+_NOT_GREATER = 5
 # Operations of the LLVM dialect whose names differ from those of math.
 _OF_LLVM = {
     "llvm.frem": "arith.remf",
@@ -77,7 +79,7 @@ def exactly_fused(rewriter: DeviceRewriter, operation: Operation) -> None:
     added = binary(rewriter, "subf", total, product)
     lost = binary(rewriter, "subf", product, binary(rewriter, "subf", total, added))
     error = binary(rewriter, "addf", lost, binary(rewriter, "subf", third, added))
-    chosen = _rounded_to_odd(rewriter, total, error)
+    chosen = rounded_to_odd(rewriter, total, error)
     rewriter.replace(operation, (convert(rewriter, "truncf", chosen, kind),))
 
 
@@ -100,36 +102,12 @@ def fused_in_single(rewriter: DeviceRewriter, operation: Operation) -> None:
     total = fused_with(third)
     rest = binary(rewriter, "subf", third, total)
     size, of_third = (rewriter.value("math.absf", (value,), wide) for value in (rest, third))
-    is_large = _compared(rewriter, size, of_third, _NOT_GREATER)
+    is_large = compared(rewriter, _NOT_GREATER, size, of_third)
     opposite = rewriter.value("arith.negf", (total,), wide)
     of_product = binary(rewriter, "addf", fused_with(opposite), third)
     error = select(rewriter, is_large, fused_with(rest), of_product)
-    chosen = _rounded_to_odd(rewriter, total, error)
+    chosen = rounded_to_odd(rewriter, total, error)
     rewriter.replace(operation, (convert(rewriter, "truncf", chosen, kind),))
-
-
-def _rounded_to_odd(rewriter: DeviceRewriter, total: Value, error: Value) -> Value:
-    """Return a sum rounded to odd, given the sum rounded to nearest and an error with the correct sign."""
-    wide = total.type
-    bits = wide.replace("f32", "i32").replace("f64", "i64")
-    zero, one = (
-        constant(rewriter, f"dense<{text}>" if wide.startswith("vector") else text, type_)
-        for text, type_ in (("0.0", wide), ("1", bits))
-    )
-    inexact, grows, positive = (
-        _compared(rewriter, value, zero, order)
-        for value, order in ((error, _UNEQUAL), (error, _GREATER), (total, _GREATER))
-    )
-    # Round toward zero (add -1 to the bits if the signs of the error and the total differ), then to odd.
-    step = convert(rewriter, "extsi", binary(rewriter, "xori", grows, positive), bits)
-    whole = convert(rewriter, "bitcast", total, bits)
-    odd = binary(rewriter, "ori", binary(rewriter, "addi", whole, step), one)
-    return convert(rewriter, "bitcast", select(rewriter, inexact, odd, whole), wide)
-
-
-def _compared(rewriter: DeviceRewriter, left: Value, right: Value, order: int) -> Value:
-    truth = left.type.replace("f32", "i1").replace("f64", "i1")
-    return rewriter.value("arith.cmpf", (left, right), truth, {"predicate": f"{order} : i64"})
 
 
 def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:
