@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 import struct
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -17,8 +15,8 @@ from typing import NamedTuple
 import pytest
 from support.amd_emulator import AmdGpu
 from support.binary_format import BF16, F16, F32, Format
-from support.cuda_emulator import CudaEmulator, run_program
-from support.opencl import opencl_environment
+from support.cuda_emulator import CudaEmulator
+from support.row_program import RowProgram
 
 COUNT = 512
 WITHOUT_LIBRARY = (
@@ -205,79 +203,12 @@ OPERATIONS: dict[str, tuple[str, Oracle]] = {
         lambda row: added(row, row.b, row.b, row.b),
     ),
     "atomic": (
-        ("memref.store %a, %cell[%apart] : memref<1024xbf16>\n"
-        "    %old = memref.atomic_rmw addf %b, %cell[%apart] : (bf16, memref<1024xbf16>) -> bf16\n"
-        "    %r = memref.load %cell[%apart] : memref<1024xbf16>"),
+        ("memref.store %a, %cell[%apart] : CELLS\n"
+        "    %old = memref.atomic_rmw addf %b, %cell[%apart] : (bf16, CELLS) -> bf16\n"
+        "    %r = memref.load %cell[%apart] : CELLS"),
         lambda row: exactly("add", row.a, row.b),
     ),
 }  # fmt: skip
-
-
-def program(names: Sequence[str]) -> str:
-    """Return a program whose results are those of the operations, one after the other, for each row."""
-    size = len(names) * COUNT
-    inputs = {"a": "bf16", "b": "bf16", "f": "f32", "d": "f64", "i": "i64"}
-    parameters = ", ".join(f"%{name}s: memref<{COUNT}x{kind}>" for name, kind in inputs.items())
-    copies = "".join(
-        f"  %{name}m = gpu.alloc() : memref<{COUNT}x{kind}>\n"
-        f"  gpu.memcpy %{name}m, %{name}s : memref<{COUNT}x{kind}>, memref<{COUNT}x{kind}>\n"
-        for name, kind in inputs.items()
-    )
-    loads = "".join(
-        f"    %{name} = memref.load %{name}m[%i0] : memref<{COUNT}x{kind}>\n"
-        for name, kind in inputs.items()
-    )
-    texts = []
-    for number, name in enumerate(names):
-        # Each operation is in a region, because its values have the names of others.
-        texts.append(
-            f"    scf.execute_region {{\n    {OPERATIONS[name][0]}\n"
-            f"    %at = arith.constant {number * COUNT} : index\n    %to = arith.addi %at, %i0 : index\n"
-            f"    memref.store %r, %out[%to] : memref<{size}xbf16>\n    scf.yield\n    }}\n"
-        )
-    return f"""\
-func.func @run({parameters}, %results: memref<{size}xbf16>) attributes {{llvm.emit_c_interface}} {{
-  %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  %c3 = arith.constant 3 : index
-  %threads = arith.constant 128 : index
-  %blocks = arith.constant {COUNT // 128} : index
-{copies}  %out = gpu.alloc() : memref<{size}xbf16>
-  %cell = gpu.alloc() : memref<{2 * COUNT}xbf16>
-  gpu.launch blocks(%bx, %by, %bz) in (%gx = %blocks, %gy = %c1, %gz = %c1)
-             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {{
-    %before = arith.muli %bx, %threads : index
-    %i0 = arith.addi %before, %tx : index
-    // GPUs without an atomic operation on 16 bits exchange 32.
-    %apart = arith.addi %i0, %i0 : index
-{loads}{"".join(texts)}    gpu.terminator
-  }}
-  gpu.memcpy %results, %out : memref<{size}xbf16>, memref<{size}xbf16>
-  return
-}}
-"""
-
-
-CALLER = """\
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-typedef struct { void *base, *data; int64_t offset, size, stride; } M;
-void _mlir_ciface_run(M *, M *, M *, M *, M *, M *);
-int main(int argc, char **argv) {
-  int64_t count = atol(argv[3]), operations = atol(argv[4]), widths[] = {2, 2, 4, 8, 8, 2 * operations};
-  FILE *file = fopen(argv[1], "rb");
-  M m[6];
-  for (int n = 0; n < 6; n++) {
-    void *data = calloc(count, widths[n]);
-    m[n] = (M){data, data, 0, n < 5 ? count : count * operations, 1};
-    if (n < 5 && fread(data, widths[n], count, file) != count) return 1;
-  }
-  _mlir_ciface_run(m, m + 1, m + 2, m + 3, m + 4, m + 5);
-  file = fopen(argv[2], "wb");
-  return fwrite(m[5].data, 2 * operations, count, file) != count || fclose(file);
-}
-"""
 
 
 def rows() -> list[Row]:
@@ -317,96 +248,61 @@ def rows() -> list[Row]:
     return made
 
 
-def write_program(folder: Path, names: Sequence[str]) -> tuple[Path, Path]:
-    source, caller = folder / "run.mlir", folder / "caller.c"
-    source.write_text(program(names))
-    caller.write_text(CALLER)
-    a, b, singles, doubles, integers = zip(*rows(), strict=True)
-    (folder / "in").write_bytes(
-        struct.pack(f"<{2 * COUNT}H", *map(bits_of, (*a, *b)))
-        + struct.pack(f"<{COUNT}f", *singles)
-        + struct.pack(f"<{COUNT}d", *doubles)
-        + struct.pack(f"<{COUNT}q", *integers)
-    )
-    return source, caller
+def program(*left_out: str) -> RowProgram:
+    a, b, *others = zip(*rows(), strict=True)
+    kinds = {"a": "bf16", "b": "bf16", "f": "f32", "d": "f64", "i": "i64"}
+    texts = {name: text for name, (text, _) in OPERATIONS.items() if name not in left_out}
+    return RowProgram(kinds, ([*map(bits_of, a)], [*map(bits_of, b)], *others), texts, "bf16")
 
 
-def words(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
-    return (*(str(folder / name) for name in ("in", "out")), str(COUNT), str(len(names)))
-
-
-def check_results(folder: Path, names: Sequence[str]) -> None:
-    given = rows()
-    found = struct.unpack(f"<{len(names) * COUNT}H", (folder / "out").read_bytes())
-    wrong = []
-    for place, name in enumerate(names):
-        for number, row in enumerate(given):
-            bits = found[place * COUNT + number]
+def check(results: Mapping[str, Sequence[float]]) -> None:
+    wrong = {}
+    for name, found in results.items():
+        for row, bits in zip(rows(), map(int, found), strict=True):
             wanted = OPERATIONS[name][1](row)
             is_same = math.isnan(of_bits(bits)) if math.isnan(wanted) else bits == bits_of(wanted)
             if not is_same:
-                wrong.append((name, row, hex(bits), hex(bits_of(wanted))))
-    first = {one[0]: one for one in wrong}
-    assert list(first.values()) == []
+                wrong[name] = (row, hex(bits), hex(bits_of(wanted)))
+    assert wrong == {}
 
 
-@pytest.mark.parametrize(
-    "release", [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
-)
-@pytest.mark.parametrize(
-    "options", [("-O0",), ("-O2", "-march=native"), ("-march=x86-64",)], ids=" ".join
-)
+RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
+OPTIONS = [("-O0",), ("-O2", "-march=native"), ("-march=x86-64",)]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
 def test_on_the_cpu_results_are_exact(
     mlir_offload: list[str], tmp_path: Path, release: int, options: Sequence[str]
 ) -> None:
-    flags = (f"--llvm={release}", "--offload-arch=host", *options, "-o", str(tmp_path / "app"))
-    compile_and_check(mlir_offload, flags, tmp_path)
+    flags = (f"--llvm={release}", "--offload-arch=host", *options)
+    check(program().run(mlir_offload, tmp_path, *flags))
 
 
 @pytest.mark.llvm(22)
 def test_without_libllvm_they_are_the_same(tmp_path: Path) -> None:
-    flags = ("--llvm=22", "--offload-arch=host", "-o", str(tmp_path / "app"))
-    compile_and_check([sys.executable, "-c", WITHOUT_LIBRARY], flags, tmp_path)
+    compiler = [sys.executable, "-c", WITHOUT_LIBRARY]
+    check(program().run(compiler, tmp_path, "--llvm=22", "--offload-arch=host"))
 
 
-def compile_and_check(compiler: Sequence[str], flags: Sequence[str], folder: Path) -> None:
-    names = list(OPERATIONS)
-    subprocess.run([*compiler, *flags, *write_program(folder, names)], check=True)
-    subprocess.run([folder / "app", *words(folder, names)], check=True)
-    check_results(folder, names)
-
-
-@pytest.mark.llvm(22)
+@pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
 def test_on_nvidia_gpus_results_are_exact(
-    mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path, arch: str
+    mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path, arch: str, release: int
 ) -> None:
-    names = list(OPERATIONS)
-    flags = (f"--offload-arch={arch}", *cuda_emulator.options(is_kept=False), "-o")
-    source = write_program(tmp_path, names)
-    subprocess.run([*mlir_offload, *flags, str(tmp_path / "app"), *source], check=True)
-    ran = run_program(tmp_path / "app", *words(tmp_path, names))
-    assert (ran.returncode, ran.stderr) == (0, "")
-    check_results(tmp_path, names)
+    flags = (f"--llvm={release}", f"--offload-arch={arch}")
+    check(program().run_on_cuda(mlir_offload, cuda_emulator, tmp_path, *flags))
 
 
 @pytest.mark.llvm(22)
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx1100"])
 def test_on_amd_gpus_results_are_exact(amd: AmdGpu, tmp_path: Path, arch: str) -> None:
     # The device libraries of Debian have no remainder for gfx1100.
-    names = [name for name in OPERATIONS if name != "rem"]
-    amd.build(22, arch, tmp_path / "app", *write_program(tmp_path, names))
-    ran = amd.run(tmp_path / "app", *words(tmp_path, names), arch=arch)
-    assert (ran.returncode, ran.stderr) == (0, b"")
-    check_results(tmp_path, names)
+    check(program("rem").run_on_amd(amd, tmp_path, arch))
 
 
 @pytest.mark.llvm(22)
 def test_on_an_opencl_device_results_are_exact(mlir_offload: list[str], tmp_path: Path) -> None:
     # OpenCL has no atomic operations on 16 bits.
-    names = [name for name in OPERATIONS if name not in {"atomic", "max", "min", "reduction"}]
-    flags = ("--offload-arch=spirv64", "-o", str(tmp_path / "app"))
-    subprocess.run([*mlir_offload, *flags, *write_program(tmp_path, names)], check=True)
-    environment = os.environ | opencl_environment()
-    subprocess.run([tmp_path / "app", *words(tmp_path, names)], check=True, env=environment)
-    check_results(tmp_path, names)
+    chosen = program("atomic", "max", "min", "reduction")
+    check(chosen.run(mlir_offload, tmp_path, "--offload-arch=spirv64", opencl=True))

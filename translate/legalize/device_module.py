@@ -20,6 +20,7 @@ from mlir_offload.translate.gpu_module import (
     kernel_names,
     rename_kernels,
 )
+from mlir_offload.translate.kernel import WIDE
 from mlir_offload.translate.kind_lowering import (
     NVVM_FORM,
     SPIRV_FORM,
@@ -89,6 +90,9 @@ _PACKAGE = "mlir_offload.translate.legalize"
 # The module and the function of the pattern for each operation. Modules are loaded on demand, because most
 # kernels have none of these operations.
 _PATTERNS = {
+    "arith.addui_extended": "integer.extended_sum",
+    "arith.mulsi_extended": "integer.extended_product",
+    "arith.mului_extended": "integer.extended_product",
     "arith.extf": "rounding.extended",
     "arith.sitofp": "rounding.from_integer",
     "arith.truncf": "rounding.truncated",
@@ -105,6 +109,8 @@ _PATTERNS = {
     "gpu.warp_execute_on_lane_0": "warp_execute.execute_on_lane_zero",
     # The name in LLVM 19.
     "vector.warp_execute_on_lane_0": "warp_execute.execute_on_lane_zero",
+    "memref.dealloc": "memory.release",
+    "math.absi": "integer.absolute",
     "math.ipowi": "math.integer_power",
     "math.isnormal": "math.is_normal",
     "vector.load": "vector.load",
@@ -115,15 +121,25 @@ _LLVM_MATH = ("copysign", "cos", "exp", "exp2", "fabs", "ceil", "floor", "log", 
 _PATTERNS |= dict.fromkeys(
     ("llvm.frem", *(f"llvm.intr.{name}" for name in _LLVM_MATH)), "math.of_llvm"
 )
+_FOR_AMDGPU = {"math.clampf": "math.clamp_double", "math.isinf": "math.is_infinite"}
 _NOT_AMDGPU = {
     "gpu.subgroup_broadcast": "subgroup.broadcast_lane",
     "gpu.subgroup_mma_elementwise": "matrix.elementwise",
     "math.clampf": "math.clamp",
     "math.fma": "math.fused",
 }
+_FOR_SPIRV = {
+    "arith.fptosi": "integer.truth_of_float",
+    "arith.fptoui": "integer.truth_of_float",
+}
+_OF_WIDE_INDEX = dict.fromkeys(
+    ("arith.mulsi_extended", "arith.mului_extended"), "integer.extended_product_of_index"
+)
 _REDUCTION = "gpu.subgroup_reduce"
 # A pseudo bug: the back ends of some targets round a fused product and sum of bf16 twice.
 _SHORT_FMA = "bfloat_fma"
+# Another one: `index` has fewer than 64 bits.
+_NARROW = "narrow_index"
 # Present before the lowering only if a pipeline of the user has lowered a structure.
 _EXTRACTION = "llvm.extractvalue"
 _MATH, _FMA, _BFLOAT = "math.", "math.fma", "bf16"
@@ -263,10 +279,9 @@ def expand_device_operations(
 
 def patterns_for(form: DeviceForm, faults: frozenset[str]) -> dict[str, str]:
     """Return the patterns for a form, by operation name."""
-    if form.is_amdgpu:
-        found = {**_PATTERNS, "math.isinf": "math.is_infinite"}
-    else:
-        found = {**_PATTERNS, **_NOT_AMDGPU}
+    found = {**_PATTERNS, **(_FOR_AMDGPU if form.is_amdgpu else _NOT_AMDGPU)}
+    if form.name == SPIRV_FORM.name:
+        found |= _FOR_SPIRV | ({} if _NARROW in faults else _OF_WIDE_INDEX)
     if _SHORT_FMA in faults:
         found["math.fma"] = "math.exactly_fused"
     if not form.has_assertions:
@@ -346,6 +361,8 @@ class DeviceRules(Struct, frozen=True):
         made = operation.clone() if len(self.forms) > 1 else operation
         mark_lowered_kernels(made, form)
         faults = self.faults if fuse_bfloat(self.targets, form) else self.faults | {_SHORT_FMA}
+        if self.kernels.index_bits != WIDE:
+            faults |= {_NARROW}
         expand_device_operations(made, locations=self.locations, faults=faults, form=form)
         return made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
-from mlir_offload.translate.legalize.elements import compared
+from mlir_offload.translate.legalize.elements import compared, element_of
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.legalize.rounding import rounded_to_odd
 from mlir_offload.translate.mlir.operation import Operation, Value
@@ -160,6 +160,14 @@ def clamp(rewriter: DeviceRewriter, operation: Operation) -> None:
     value, low, high = operation.operands
     raised = binary(rewriter, "maximumf", value, low)
     rewriter.replace(operation, (binary(rewriter, "minimumf", raised, high),))
+
+
+def clamp_double(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Expand math.clampf of f64, for which AMD GPUs have no instruction."""
+    if element_of(operation.result_types[0]) == "f64":
+        clamp(rewriter, operation)
+    else:
+        rewriter.insert(operation)
 
 
 def integer_power(rewriter: DeviceRewriter, operation: Operation) -> None:
