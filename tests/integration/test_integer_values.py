@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -146,3 +147,19 @@ def test_on_amd_gpus(amd: AmdGpu, tmp_path: Path) -> None:
 @pytest.mark.llvm(22)
 def test_on_an_opencl_device(mlir_offload: list[str], tmp_path: Path) -> None:
     check(program().run(mlir_offload, tmp_path, "--offload-arch=spirv64", opencl=True))
+
+
+@pytest.mark.llvm(19)
+def test_true_of_memory_is_minus_one_on_nvidia_gpus(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source, code = tmp_path / "k.mlir", tmp_path / "k.s"
+    source.write_text(
+        "gpu.module @m { gpu.func @k(%p: memref<?xf32>, %q: memref<?xi1>) kernel {\n"
+        "  %c0 = arith.constant 0 : index\n  %t = memref.load %q[%c0] : memref<?xi1>\n"
+        "  %w = arith.extsi %t : i1 to i32\n  %r = arith.sitofp %w : i32 to f32\n"
+        "  memref.store %r, %p[%c0] : memref<?xf32>\n  gpu.return } }\n"
+    )
+    flags = ("--llvm=19", "--offload-arch=sm_90", "-S", "--offload-device-only")
+    subprocess.run([*mlir_offload, *flags, source, "-o", code], check=True)
+    assert "selp.u32" not in code.read_text()
