@@ -58,6 +58,19 @@ def carried(a: int, b: int) -> int:
     return total ^ (total >> 64)
 
 
+def quotient(name: str, bits: int, a: int, b: int) -> int:
+    """Return a / (b | 3 ^ 4), rounded up or down; the divisor is not 0 or -1 for any row."""
+    whole = 1 << bits
+
+    def of(value: int) -> int:
+        value %= whole
+        return value - whole if name.endswith("si") and value >= whole // 2 else value
+
+    left, right = of(a), of((b | 3) ^ 4)
+    found = left // right if name.startswith("floor") else -(-left // right)
+    return (found + whole // 2) % whole - whole // 2
+
+
 Oracle = Callable[[int, int], int]
 OPERATIONS: dict[str, tuple[str, Oracle]] = {
     **{
@@ -90,6 +103,35 @@ OPERATIONS: dict[str, tuple[str, Oracle]] = {
         "    %r = arith.index_cast %b : index to i64"),
         lambda a, _: abs(a),
     ),
+    "zeros": (
+        (
+            "%seven = arith.constant 7 : i64\n    %d = arith.ceildivsi %x, %seven : i64\n"
+            "    %zero = arith.constant 0.0 : f64\n    %f = arith.sitofp %x : i64 to f64\n"
+            "    %g = arith.sitofp %y : i64 to f64\n    %a = math.copysign %zero, %f : f64\n"
+            "    %b = math.copysign %zero, %g : f64\n    %m = arith.maximumf %a, %b : f64\n"
+            "    %n = arith.minimumf %a, %b : f64\n    %p = arith.bitcast %m : f64 to i64\n"
+            "    %q = arith.bitcast %n : f64 to i64\n    %one = arith.constant 1 : i64\n"
+            "    %s = arith.shrui %q, %one : i64\n    %t = arith.ori %p, %s : i64\n    %r = arith.xori %t, %d : i64"
+        ),
+        lambda a, b: (HALF * (a < 0 and b < 0) | (HALF // 2) * (a < 0 or b < 0)) ^ wrapped(-(-a // 7)) % WHOLE,
+    ),
+    **{
+        f"{name} {kind}": (
+            (
+                f"%three = arith.constant 3 : i64\n    %q = arith.ori %y, %three : i64\n"
+                "    %four = arith.constant 4 : i64\n    %o = arith.xori %q, %four : i64\n"
+                f"    %a = arith.{cast} %x : i64 to {kind}\n    %b = arith.{cast} %o : i64 to {kind}\n"
+                f"    %d = arith.{name} %a, %b : {kind}\n    %r = arith.{back} %d : {kind} to i64"
+            ),
+            partial(quotient, name, bits),
+        )
+        for name in ("ceildivsi", "ceildivui", "floordivsi")
+        for kind, bits, cast, back in (
+            ("index", 64, "index_cast", "index_cast"),
+            ("i32", 32, "trunci", "extsi"),
+            ("i8", 8, "trunci", "extsi"),
+        )
+    },
     "truth": (
         ("%t = arith.trunci %x : i64 to i1\n    %f = arith.uitofp %t : i1 to f32\n    %u = arith.fptoui %f : f32 to i1\n"
         "    %r = arith.extui %u : i1 to i64"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from mlir_offload.translate.legalize.arith import binary, constant, convert, select
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
-from mlir_offload.translate.mlir.operation import Value
+from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.syntax import parse_shaped
 
 
@@ -51,3 +54,31 @@ def compared(
 def chosen(rewriter: DeviceRewriter, condition: Value, value: int, other: Value) -> Value:
     """Create a selection of a constant, or of the other value if the condition is false."""
     return select(rewriter, condition, number(rewriter, value, other.type), other)
+
+
+def flattened(rewriter: DeviceRewriter, operation: Operation) -> list[Value]:
+    """Return the operands, as vectors of one dimension if they are vectors."""
+    return [
+        value if flat == value.type else rewriter.value("vector.shape_cast", (value,), flat)
+        for value in operation.operands
+        for flat in (flat_type(value.type),)
+    ]
+
+
+def replace_flattened(
+    rewriter: DeviceRewriter, operation: Operation, results: Sequence[Value]
+) -> None:
+    """Replace the results by values, which have the types of `_flattened`."""
+    shaped = (
+        value if kind == value.type else rewriter.value("vector.shape_cast", (value,), kind)
+        for value, kind in zip(results, operation.result_types, strict=True)
+    )
+    rewriter.replace(operation, tuple(shaped))
+
+
+def flat_type(kind: str) -> str:
+    """Return the type of a vector with one dimension and the same elements; another type unchanged."""
+    vector = parse_shaped(kind, "vector")
+    if vector is None or len(vector.sizes) == 1:
+        return kind
+    return f"vector<{prod(size or 1 for size in vector.sizes)}x{vector.element}>"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
-
 from mlir_offload.translate.kind_lowering import SPIRV_FORM
-from mlir_offload.translate.legalize.arith import binary, convert
+from mlir_offload.translate.legalize.arith import binary, convert, select
 from mlir_offload.translate.legalize.elements import (
     compared,
     converted,
     element_of,
+    flattened,
     number,
+    replace_flattened,
     with_element,
 )
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
@@ -19,7 +18,8 @@ from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.syntax import parse_shaped
 
 _INDEX = "index"
-_UNSIGNED_LESS = 6  # arith::CmpIPredicate: ult
+# arith::CmpIPredicate: ne, slt, sge, ult.
+_NOT_EQUAL, _LESS, _NOT_LESS, _UNSIGNED_LESS = 1, 2, 5, 6
 # The lowering for SPIR-V replaces these intrinsics by mul_hi of OpenCL C.
 _INTRINSICS = {
     "arith.mulsi_extended": "llvm.nvvm.mulhi.ll",
@@ -29,7 +29,7 @@ _INTRINSICS = {
 
 def extended_sum(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Expand arith.addui_extended of `index`, and of vectors of several dimensions."""
-    left, right = _flattened(rewriter, operation)
+    left, right = flattened(rewriter, operation)
     kinds = (left.type, with_element(left.type, "i1"))
     if element_of(left.type) == _INDEX:
         total = binary(rewriter, "addi", left, right)
@@ -37,7 +37,49 @@ def extended_sum(rewriter: DeviceRewriter, operation: Operation) -> None:
         results: tuple[Value, ...] = (total, compared(rewriter, _UNSIGNED_LESS, total, left))
     else:
         results = rewriter.create(operation.name, (left, right), kinds).results
-    _replace(rewriter, operation, results)
+    replace_flattened(rewriter, operation, results)
+
+
+def ceiling(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Expand arith.ceildivsi: one more than the quotient if that is inexact, and both operands have one sign."""
+    quotient, inexact, signs = _quotient(rewriter, operation)
+    same = compared(rewriter, _NOT_LESS, signs, 0)
+    wrong = binary(rewriter, "andi", inexact, same)
+    rewriter.replace(operation, (_stepped(rewriter, "addi", quotient, wrong),))
+
+
+def floor(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Expand arith.floordivsi: one less than the quotient if that is inexact, and the operands have different signs."""
+    quotient, inexact, signs = _quotient(rewriter, operation)
+    differ = compared(rewriter, _LESS, signs, 0)
+    wrong = binary(rewriter, "andi", inexact, differ)
+    rewriter.replace(operation, (_stepped(rewriter, "subi", quotient, wrong),))
+
+
+def unsigned_ceiling(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Expand arith.ceildivui: one more than the quotient if that is inexact."""
+    left, right = operation.operands
+    quotient = binary(rewriter, "divui", left, right)
+    product = binary(rewriter, "muli", quotient, right)
+    inexact = compared(rewriter, _NOT_EQUAL, product, left)
+    rewriter.replace(operation, (_stepped(rewriter, "addi", quotient, inexact),))
+
+
+def _quotient(rewriter: DeviceRewriter, operation: Operation) -> tuple[Value, Value, Value]:
+    """Return a signed quotient, whether it is inexact, and a number that is negative if the signs differ."""
+    left, right = operation.operands
+    quotient = binary(rewriter, "divsi", left, right)
+    product = binary(rewriter, "muli", quotient, right)
+    inexact = compared(rewriter, _NOT_EQUAL, product, left)
+    return quotient, inexact, binary(rewriter, "xori", left, right)
+
+
+def _stepped(rewriter: DeviceRewriter, name: str, quotient: Value, wrong: Value) -> Value:
+    """Return a quotient, changed by 1 if it is wrong."""
+    if element_of(quotient.type) == "i1":
+        return binary(rewriter, "xori", quotient, wrong)
+    one, zero = (number(rewriter, step, quotient.type) for step in (1, 0))
+    return binary(rewriter, name, quotient, select(rewriter, wrong, one, zero))
 
 
 def absolute(rewriter: DeviceRewriter, operation: Operation) -> None:
@@ -71,7 +113,7 @@ def extended_product_of_index(rewriter: DeviceRewriter, operation: Operation) ->
 
 
 def _extend_product(rewriter: DeviceRewriter, operation: Operation, wide: tuple[str, ...]) -> None:
-    left, right = _flattened(rewriter, operation)
+    left, right = flattened(rewriter, operation)
     kind, element = left.type, element_of(left.type)
     if rewriter.form.name != SPIRV_FORM.name or element not in wide:
         results = rewriter.create(operation.name, (left, right), (kind, kind)).results
@@ -81,32 +123,7 @@ def _extend_product(rewriter: DeviceRewriter, operation: Operation, wide: tuple[
             left, right = (converted(rewriter, "index_cast", one, "i64") for one in (left, right))
         high = _each(rewriter, _INTRINSICS[operation.name], [left, right])
         results = (low, high if element == "i64" else convert(rewriter, "index_cast", high, kind))
-    _replace(rewriter, operation, results)
-
-
-def _flattened(rewriter: DeviceRewriter, operation: Operation) -> list[Value]:
-    """Return the operands, as vectors of one dimension if they are vectors."""
-    return [
-        value if flat == value.type else rewriter.value("vector.shape_cast", (value,), flat)
-        for value in operation.operands
-        for flat in (_flat_type(value.type),)
-    ]
-
-
-def _replace(rewriter: DeviceRewriter, operation: Operation, results: Sequence[Value]) -> None:
-    """Replace the results by values, which have the types of `_flattened`."""
-    shaped = (
-        value if kind == value.type else rewriter.value("vector.shape_cast", (value,), kind)
-        for value, kind in zip(results, operation.result_types, strict=True)
-    )
-    rewriter.replace(operation, tuple(shaped))
-
-
-def _flat_type(kind: str) -> str:
-    vector = parse_shaped(kind, "vector")
-    if vector is None or len(vector.sizes) == 1:
-        return kind
-    return f"vector<{prod(size or 1 for size in vector.sizes)}x{vector.element}>"
+    replace_flattened(rewriter, operation, results)
 
 
 def _each(rewriter: DeviceRewriter, intrinsic: str, operands: list[Value]) -> Value:

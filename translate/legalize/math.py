@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
-from mlir_offload.translate.legalize.elements import compared, element_of
+from mlir_offload.translate.legalize.elements import compared, converted, element_of, with_number
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.legalize.rounding import rounded_to_odd
 from mlir_offload.translate.mlir.operation import Operation, Value
@@ -22,6 +22,7 @@ _BFLOAT = "bf16"
 _HALF = "f16"
 # The ordered predicate of arith.cmpf.
 _NOT_GREATER = 5
+_NOT_EQUAL = 1  # Of arith.cmpi.
 # Operations of the LLVM dialect whose names differ from those of math.
 _OF_LLVM = {
     "llvm.frem": "arith.remf",
@@ -124,19 +125,27 @@ def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:
     rewriter.replace(operation, (result,))
 
 
+def sine_and_cosine(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Expand math.sincos of f64, for which LLVM 22 crashes on AMD GPUs."""
+    (value,) = operation.operands
+    if element_of(value.type) != "f64":
+        rewriter.insert(operation)
+        return
+    results = (rewriter.value(f"math.{name}", (value,), value.type) for name in ("sin", "cos"))
+    rewriter.replace(operation, tuple(results))
+
+
 def is_normal(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Expand math.isnormal to comparisons of the exponent."""
     (value,) = operation.operands
-    if value.type not in _EXPONENTS:
+    element = element_of(value.type)
+    if element not in _EXPONENTS:
         rewriter.insert(operation)
         return
-    mask, width = _EXPONENTS[value.type]
-    bits = f"i{width}"
-    whole = convert(rewriter, "bitcast", value, bits)
-    infinite = constant(rewriter, mask, bits)
-    exponent = binary(rewriter, "andi", whole, infinite)
-    some = compare(rewriter, "ne", exponent, constant(rewriter, 0, bits))
-    less = compare(rewriter, "ne", exponent, infinite)
+    mask, width = _EXPONENTS[element]
+    whole = converted(rewriter, "bitcast", value, f"i{width}")
+    exponent = with_number(rewriter, "andi", whole, mask)
+    some, less = (compared(rewriter, _NOT_EQUAL, exponent, number) for number in (0, mask))
     rewriter.replace(operation, (binary(rewriter, "andi", some, less),))
 
 
