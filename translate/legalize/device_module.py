@@ -140,6 +140,8 @@ _EXTREMA = dict.fromkeys(("arith.maximumf", "arith.minimumf"), "extremum.intrins
 # For NVIDIA GPUs with a release that does not select, or does not round, these operations on bf16.
 _OF_BFLOAT = dict.fromkeys(("arith.maximumf", "arith.minimumf", "arith.remf"), "extremum.in_single")
 _BFLOAT_FAULT = "bfloat_operations"
+# The key of the pattern for operations of the math dialect on bf16, if they have one.
+_OTHERS = "math.bf16"
 _OF_WIDE_INDEX = dict.fromkeys(
     ("arith.mulsi_extended", "arith.mului_extended"), "integer.extended_product_of_index"
 )
@@ -274,6 +276,8 @@ def patterns_for(
         found |= _OF_BFLOAT
     if form.name == SPIRV_FORM.name and _BFLOAT in needs:
         found |= _EXTREMA
+    if form.name == SPIRV_FORM.name or _BFLOAT_FAULT in faults:
+        found[_OTHERS] = "math.widened_bfloat"
     if _SHORT_FMA in faults:
         found["math.fma"] = "math.exactly_fused"
     if not form.has_assertions:
@@ -287,11 +291,10 @@ def patterns_for(
 
 def _pattern_of(operation: Operation, patterns: Mapping[str, str], form: DeviceForm) -> str:
     """Return the name of the pattern for an operation, an empty string for none."""
-    if form.name == SPIRV_FORM.name:
-        if operation.name == _FMA and _BFLOAT in operation.head:
-            return "math.fused_in_single"
-        if _is_on_bfloat(operation):
-            return "math.widened_bfloat"
+    if form.name == SPIRV_FORM.name and operation.name == _FMA and _BFLOAT in operation.head:
+        return "math.fused_in_single"
+    if _OTHERS in patterns and operation.name != _FMA and _is_on_bfloat(operation):
+        return patterns[_OTHERS]
     return patterns.get(operation.name, "")
 
 
