@@ -286,8 +286,9 @@ def unwrap_device(
         raise ToolFailedError(
             msg, hint="report this with the input and the output of 'mlir-opt --version'"
         )
-    # Passes add declarations, such as that of __assertfail, inside or outside of the gpu.module.
-    others = [op for op in module.operations if op is not device]
+    # Passes add declarations, such as that of __assertfail, inside or outside of the gpu.module, or both.
+    own = {op.symbol for op in device.operations}
+    others = [op for op in module.operations if op is not device and op.symbol not in own]
     body = [op for op in (*others, *device.operations) if op.name != "gpu.module_end"]
     if _left_in(body, triple):
         narrow_cast.resolve_casts(body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shlex
 import signal
 import sys
@@ -40,6 +41,8 @@ _OVER_LIMIT = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
 _SHORT = 1 << 16
 # Magic bytes by file extension. A tool that exits with 0 may still have written another format.
 _MAGIC = {".bc": (b"BC\xc0\xde",), ".o": (b"\x7fELF",), ".spv": (b"\x03\x02\x23\x07",)}
+# Options before an argument for clang -cc1 or for LLVM.
+_PASSING = ("-Xclang", "-mllvm")
 
 
 _STANDARD_OUTPUT = Path("-")
@@ -253,9 +256,17 @@ def check_made(completed: Completed, output: Path) -> None:
         if start and (is_text or start.startswith(expected)):
             return
         problem = f"{program} exited with status 0 but {output.name} is {'of another kind' if start else 'empty'}"
+    passed = _passed_on(completed.command)
+    hint = "run again with -v to see the command and its whole output"
+    if passed:
+        hint = f"leave out {passed}, if clang prints something instead of compiling; or run clang itself"
     raise ToolFailedError(
-        problem,
-        hint="run again with -v to see the command and its whole output",
-        command=str(completed.command),
-        stderr=completed.stderr,
+        problem, hint=hint, command=str(completed.command), stderr=completed.stderr
     )
+
+
+def _passed_on(command: Command) -> str:
+    """Return the options that clang's driver does not know, for example `-Xclang -ast-dump`."""
+    pairs = itertools.pairwise(command.argv)
+    found = (f"'{first} {second}'" for first, second in pairs if first in _PASSING)
+    return " and ".join(dict.fromkeys(found))

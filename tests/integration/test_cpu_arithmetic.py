@@ -11,57 +11,19 @@ import subprocess
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
-from typing import NamedTuple
 
 import pytest
+from support.binary_format import BF16, F16, F32, F64, Format
 
-from mlir_offload.translate.cpu.assemble import kept_functions
 from mlir_offload.translate.cpu.asynchronous import asm_call
-from mlir_offload.translate.cpu.bfloat import bfloat_support
+from mlir_offload.translate.cpu.bfloat import without_bfloat
 from mlir_offload.translate.cpu.intrinsics import find_replacement
+from mlir_offload.translate.cpu.text import DeviceModule
 
 CLANG = "/usr/lib/llvm-22/bin/clang"
 pytestmark = pytest.mark.llvm(22)
 
 
-class Format(NamedTuple):
-    """Binary floating point: digits, least exponent, greatest exponent, how its bits are packed."""
-
-    digits: int
-    least: int
-    greatest: int
-    code: str
-
-    def rounded(self, value: Fraction, mode: str, zero: float = 0.0) -> float:
-        """Return the number next to a value in a direction; `zero` if it is exactly that."""
-        if value == 0:
-            return zero
-        sign, size = (1 if value > 0 else -1), abs(value)
-        exponent = max(math.frexp(float(size))[1] - 1 if float(size) else -2000, self.least)
-        if Fraction(2) ** exponent > size and exponent > self.least:
-            exponent -= 1
-        unit = Fraction(2) ** (exponent - self.digits + 1)
-        whole, rest = divmod(size, unit)
-        up = {
-            "rn": rest * 2 > unit or (rest * 2 == unit and whole % 2 == 1),
-            "rz": False,
-            "rp": sign > 0 and rest > 0,
-            "rm": sign < 0 and rest > 0,
-        }[mode]
-        size = (whole + up) * unit
-        if size >= Fraction(2) ** (self.greatest + 1):
-            largest = (2 - Fraction(2) ** (1 - self.digits)) * Fraction(2) ** self.greatest
-            toward_zero = mode in {"rz", "rm" if sign > 0 else "rp"}
-            return sign * (float(largest) if toward_zero else math.inf)
-        return math.copysign(float(size), sign)
-
-    def flushed(self, value: float) -> float:
-        """Return zero for a subnormal number."""
-        return math.copysign(0.0, value) if abs(value) < 2.0**self.least else value
-
-
-F32, F64 = Format(24, -126, 127, "f"), Format(53, -1022, 1023, "d")
-F16, BF16 = Format(11, -14, 15, "e"), Format(8, -126, 127, "bf16")
 FORMATS = {"f": F32, "d": F64}
 CTYPES = {
     "float": ctypes.c_float,
@@ -144,9 +106,8 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., int | float]
         signatures[name] = (f"f{number}", CTYPES.get(result, Pair), types)
     folder = tmp_path_factory.mktemp("arithmetic")
     source, library = folder / "a.ll", folder / "a.so"
-    rounding = bfloat_support(["bfloat"])
-    lines = (*texts.values(), *rounding.values(), *kept_functions(rounding))
-    source.write_text("\n".join(lines))
+    _, defined = without_bfloat(DeviceModule((), (), (), (), ()), tuple(texts.items()))
+    source.write_text("\n".join(dict(defined).values()))
     options = ("-w", "-O2", "-march=x86-64", "-shared", "-fPIC", "-lm")
     subprocess.run([CLANG, source, *options, "-o", library], check=True)
     loaded = ctypes.CDLL(str(library))

@@ -41,6 +41,13 @@ class Vectors(Registers):
         else:
             self._integer(stem, kind, operands)
 
+    def _signed_float(self, operand: str) -> Vector:
+        """Return the bits of an operand that may have the modifier `-` of a float."""
+        bare = operand.removeprefix("-v")
+        if bare == operand:
+            return self.words(operand)
+        return cast("Vector", self.words(f"v{bare}") ^ np.uint64(1 << 31))
+
     def _compare(self, predicate: str, kind: str, operands: list[str]) -> None:
         read: Callable[[str, Any], Vector]
         if kind in FLOATS:
@@ -101,7 +108,7 @@ class Vectors(Registers):
                 lane = self.scalar(given[1]) % self.lanes if stem == "readlane" else first
                 self.set_scalar(target, int(self.words(given[0])[lane]))
             case "cndmask":
-                a, b = self.words(given[0]), self.words(given[1])
+                a, b = (self._signed_float(text) for text in given[:2])
                 self.set_lanes(target, np.where(self.mask_of(given[2]), b, a))
             case "mbcnt_lo_u32" | "mbcnt_hi_u32":
                 self._count_below(target, given, 32 if "hi" in stem else 0)
@@ -170,6 +177,14 @@ _ON_FLOATS: dict[str, Callable[..., Vector]] = {
     "floor": np.floor,
     "trunc": np.trunc,
 }
+
+
+def _leading_zeros(value: Vector) -> Vector:
+    """Return the number of leading zeros of 32-bit words, -1 for 0 (V_FFBH_U32, V_CLZ_I32_U32)."""
+    digits = np.frexp(value.astype(np.float64))[1]
+    return cast("Vector", np.where(value == 0, -1, 32 - digits).astype(np.int64))
+
+
 _ON_INTEGERS: dict[str, Callable[..., Vector]] = {
     "mov": lambda a: a,
     "add": lambda a, b: a + b,
@@ -200,6 +215,8 @@ _ON_INTEGERS: dict[str, Callable[..., Vector]] = {
     "ashrrev": lambda by, a: a >> by.astype(np.int64),
     "bfe": lambda a, offset, width: _field(a, int(offset[0]), int(width[0])),
     "bfrev": _reversed_bits,
+    "ffbh": _leading_zeros,
+    "clz_i32": _leading_zeros,
 }
 
 

@@ -60,6 +60,15 @@ def test_exit_status_0_without_the_right_output_is_a_failure(
         executor(runner, tmp_path)[0].tool(Command(("t", str(tmp_path / name))), tmp_path / name)
 
 
+def test_options_with_which_clang_prints_instead_are_named(tmp_path: Path) -> None:
+    words = ("-Xclang", "-ast-dump", "-mllvm", "-help", "-Xclang", "-ast-dump")
+    with pytest.raises(ToolFailedError) as caught:
+        executor(RecordingRunner(None), tmp_path)[0].tool(
+            Command(("clang", *words, str(tmp_path / "a.o"))), tmp_path / "a.o"
+        )
+    assert "leave out '-Xclang -ast-dump' and '-mllvm -help'" in caught.value.hint
+
+
 def test_a_full_disk_is_not_the_fault_of_the_program(tmp_path: Path) -> None:
     runner = RecordingRunner(
         None, 1, "error: unable to open output file: 'No space left on device'"

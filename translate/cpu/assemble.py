@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from mlir_offload.offload.ir_syntax import LLVM_IR, revealed, without_linkage
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern, ir_words
-from mlir_offload.translate.cpu.bfloat import bfloat_support
+from mlir_offload.translate.cpu.bfloat import library_support, without_bfloat
 from mlir_offload.translate.cpu.debug_nodes import DebugNodes, with_retained_variables
 from mlir_offload.translate.cpu.intrinsics import (
     ITEM_TYPE,
@@ -86,7 +86,7 @@ def device_parts(
     )
     definitions = [(r.name, r.definition) for r in rewritten.replacements if r.definition]
     called = [pair for r in rewritten.replacements for pair in r.called]
-    return device, (*definitions, *called, *_shared_definitions(rewritten))
+    return without_bfloat(device, (*definitions, *called, *_shared_definitions(rewritten)))
 
 
 def prepared_text(device: DeviceModule, kernels: Sequence[str], support: Support) -> str:
@@ -151,7 +151,7 @@ def finished_module(
     missing = [text for name, text in support if name not in functions]
     # Functions that only the back end and the vectorizer will call.
     code = (line for f in functions.values() for line in (f.head, *f.body))
-    called = bfloat_support((*code, *missing))
+    called = library_support((*code, *missing))
     for number, (name, line) in enumerate(declarations):
         forms = vector_forms(name)
         if forms is not None:

@@ -23,6 +23,11 @@ _CASTS = frozenset(
 )  # fmt: skip
 
 
+def without_flags(operands: str) -> str:
+    """Return the text after an opcode without flags such as `nsw`, `contract` and `volatile`."""
+    return _FLAGS.sub("", operands)
+
+
 def result_type(line: str) -> str:
     """Return the type of the value that the instruction defines."""
     match = _DEFINITION.match(line)
@@ -30,7 +35,7 @@ def result_type(line: str) -> str:
         msg = f"not a definition: {line}"
         raise ValueError(msg)
     name: str = match["opcode"]
-    operands = _FLAGS.sub("", match["rest"][len(name) + 1 :])
+    operands = without_flags(match["rest"][len(name) + 1 :])
     if name in _CASTS:
         return first_type(operands.rsplit(" to ", 1)[1])
     special = _RESULTS.get(name)

@@ -19,6 +19,7 @@ from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table, table_cache, with_learned
 from mlir_offload.toolchain.target import Kind, sm_number
+from mlir_offload.translate import signed_conversion
 from mlir_offload.translate.device_ir import (
     LINK_LIBRARY,
     codegen_arguments,
@@ -90,6 +91,8 @@ def nvptx_device_ir(
         text = with_flushed_subnormals(text)
     triple, layout = _target(llvm_major)
     text = with_target(text, triple, layout)
+    if llvm_major <= _table()["signed_truth"]["until"]:
+        text = signed_conversion.with_known_conversions(text)
     copies = has_bulk_copies(ll_text)
     text = with_dynamic_shared(text, has_bulk_copies=copies)
     text = with_alignment(text, has_bulk_copies=copies)

@@ -20,6 +20,7 @@ from mlir_offload.translate.gpu_module import (
     kernel_names,
     rename_kernels,
 )
+from mlir_offload.translate.kernel import WIDE
 from mlir_offload.translate.kind_lowering import (
     NVVM_FORM,
     SPIRV_FORM,
@@ -40,9 +41,6 @@ from mlir_offload.translate.mlir.module import Locations, Module
 from mlir_offload.translate.mlir.operation import Block, Operation
 from mlir_offload.translate.mlir.syntax import (
     Attribute,
-    float_width,
-    integer_width,
-    parse_shaped,
     with_dialect_types,
     with_memref_space,
 )
@@ -72,25 +70,26 @@ _COMPUTED = frozenset({"affine.apply", "affine.min", "affine.max"})
 
 
 _NVGPU = "nvgpu"
-_BARRIERS = "!nvgpu.mbarrier.group"
-_ACCUMULATOR = "!nvgpu.warpgroup.accumulator"
-# A warpgroup multiplies 64 rows at a time. Each of its threads holds a part of the elements in 32-bit registers.
-_ROWS = 64
-_THREADS = 128
-_REGISTER = 32
-# The types to which convert-nvgpu-to-nvvm converts. It does not convert parameters and arguments of these types.
-_LOWERED = {
-    "!nvgpu.tensormap.descriptor": "!llvm.ptr",
-    "!nvgpu.mbarrier.token": "i64",
-    "!nvgpu.warpgroup.descriptor": "i64",
-    "!nvgpu.device.async.token": "i32",
-}
 _PACKAGE = "mlir_offload.translate.legalize"
+# A pseudo bug: the back ends of some targets round a fused product and sum of bf16 twice.
+_SHORT_FMA = "bfloat_fma"
+# Another one: `index` has fewer than 64 bits.
+_NARROW_INDEX = "narrow_index"
+_MATH, _FMA, _BFLOAT = "math.", "math.fma", "bf16"
 # The module and the function of the pattern for each operation. Modules are loaded on demand, because most
 # kernels have none of these operations.
 _PATTERNS = {
-    "arith.extf": "float8.extended",
-    "arith.truncf": "float8.truncated",
+    # The pass arith-expand of LLVM 19 overflows, and expands maximumf and minimumf of the module to comparisons.
+    "arith.ceildivsi": "integer.ceiling",
+    "arith.ceildivui": "integer.unsigned_ceiling",
+    "arith.floordivsi": "integer.floor",
+    "arith.addui_extended": "integer.extended_sum",
+    "arith.mulsi_extended": "integer.extended_product",
+    "arith.mului_extended": "integer.extended_product",
+    "arith.extf": "rounding.extended",
+    "arith.sitofp": "rounding.from_integer",
+    "arith.truncf": "rounding.truncated",
+    "arith.uitofp": "rounding.from_integer",
     "gpu.all_reduce": "block_reduction.all_reduce",
     "gpu.global_id": "identifier.global_id",
     "gpu.num_subgroups": "identifier.num_subgroups",
@@ -103,6 +102,8 @@ _PATTERNS = {
     "gpu.warp_execute_on_lane_0": "warp_execute.execute_on_lane_zero",
     # The name in LLVM 19.
     "vector.warp_execute_on_lane_0": "warp_execute.execute_on_lane_zero",
+    "memref.dealloc": "memory.release",
+    "math.absi": "integer.absolute",
     "math.ipowi": "math.integer_power",
     "math.isnormal": "math.is_normal",
     "vector.load": "vector.load",
@@ -113,18 +114,40 @@ _LLVM_MATH = ("copysign", "cos", "exp", "exp2", "fabs", "ceil", "floor", "log", 
 _PATTERNS |= dict.fromkeys(
     ("llvm.frem", *(f"llvm.intr.{name}" for name in _LLVM_MATH)), "math.of_llvm"
 )
+_FOR_AMDGPU = {
+    "math.clampf": "math.clamp_double",
+    "math.isinf": "math.is_infinite",
+    "math.sincos": "math.sine_and_cosine",
+}
 _NOT_AMDGPU = {
     "gpu.subgroup_broadcast": "subgroup.broadcast_lane",
     "gpu.subgroup_mma_elementwise": "matrix.elementwise",
     "math.clampf": "math.clamp",
     "math.fma": "math.fused",
 }
+_FOR_SPIRV = {
+    # arith-emulate-unsupported-floats permits that a following operation takes the sum before it is rounded.
+    **dict.fromkeys(
+        [f"arith.{name}f" for name in ("add", "sub", "mul", "div", "rem", "maxnum", "minnum")],
+        "extremum.in_single",
+    ),
+    "vector.reduction": "extremum.reduced_in_order",
+    "arith.fptosi": "integer.truth_of_float",
+    "arith.fptoui": "integer.truth_of_float",
+}
+# For modules that arith-expand lowers.
+_EXTREMA = dict.fromkeys(("arith.maximumf", "arith.minimumf"), "extremum.intrinsic")
+# For NVIDIA GPUs with a release that does not select, or does not round, these operations on bf16.
+_OF_BFLOAT = dict.fromkeys(("arith.maximumf", "arith.minimumf", "arith.remf"), "extremum.in_single")
+_BFLOAT_FAULT = "bfloat_operations"
+# The key of the pattern for operations of the math dialect on bf16, if they have one.
+_OTHERS = "math.bf16"
+_OF_WIDE_INDEX = dict.fromkeys(
+    ("arith.mulsi_extended", "arith.mului_extended"), "integer.extended_product_of_index"
+)
 _REDUCTION = "gpu.subgroup_reduce"
-# A pseudo bug: the back ends of some targets round a fused product and sum of bf16 twice.
-_SHORT_FMA = "bfloat_fma"
 # Present before the lowering only if a pipeline of the user has lowered a structure.
 _EXTRACTION = "llvm.extractvalue"
-_MATH, _FMA, _BFLOAT = "math.", "math.fma", "bf16"
 _DIVISIONS = frozenset(f"arith.{name}" for name in ("ceildivsi", "ceildivui", "floordivsi"))
 # The needs of a module that are identified by words in its text.
 _NEEDLES = {"bf16": "bf16", "nvgpu": "nvgpu.", "matrix": "!gpu.mma_matrix<"}
@@ -183,24 +206,7 @@ def _lower_nvgpu_types(operation: Operation) -> None:
 
 
 def _lowered_type(kind: Attribute) -> str:
-    given = kind.parameters
-    if kind.name == _ACCUMULATOR:
-        return _lowered_accumulator(given["fragmented"])
-    if kind.name != _BARRIERS:
-        return _LOWERED.get(kind.name, "")
-    return f"memref<{given.get('num_barriers', '1')}xi64, {given['memorySpace']}>"
-
-
-def _lowered_accumulator(fragmented: str) -> str:
-    """Return the lowered type of a warpgroup accumulator, an empty string for a shape that MLIR does not lower."""
-    shape = parse_shaped(fragmented, "vector")
-    width = shape and (integer_width(shape.element) or float_width(shape.element))
-    if not (shape and width) or None in shape.sizes:
-        return ""
-    rows, columns = map(int, filter(None, shape.sizes))
-    registers = _ROWS * columns // _THREADS * width // _REGISTER
-    part = f"struct<({', '.join([shape.element] * registers)})>"
-    return f"!llvm.struct<({', '.join([part] * (rows // _ROWS))})>"
+    return str(load_member("nvgpu_types.lowered_type")(kind))
 
 
 def _mark_reductions(block: Block, arguments: Iterable[str], equal: set[str]) -> None:
@@ -241,8 +247,8 @@ def expand_device_operations(
     Subgroups are numbered along x, then y, then z, as in PTX. For NVIDIA GPUs, `cf.assert` is expanded
     if the release lowers it wrongly (`assert_outside_module`).
     """
-    patterns = patterns_for(form, faults)
-    found = [one for one in module.walk_inside() if _rewritten_by(one, patterns, form)]
+    patterns = patterns_for(form, faults, _needs(module))
+    found = [one for one in module.walk_inside() if _pattern_of(one, patterns, form)]
     if not found:
         return
     reductions = [one for one in found if one.name == _REDUCTION]
@@ -255,18 +261,25 @@ def expand_device_operations(
     rewriter: DeviceRewriter = load_member("rewriter.DeviceRewriter")(locations, form)
 
     def find(operation: Operation) -> DevicePattern | None:
-        name = _rewritten_by(operation, patterns, form)
+        name = _pattern_of(operation, patterns, form)
         return load_member(name) if name else None
 
     rewriter.rewrite_module(module, find)
 
 
-def patterns_for(form: DeviceForm, faults: frozenset[str]) -> dict[str, str]:
-    """Return the patterns for a form, by operation name."""
-    if form.is_amdgpu:
-        found = {**_PATTERNS, "math.isinf": "math.is_infinite"}
-    else:
-        found = {**_PATTERNS, **_NOT_AMDGPU}
+def patterns_for(
+    form: DeviceForm, faults: frozenset[str], needs: frozenset[str] = frozenset()
+) -> dict[str, str]:
+    """Return the patterns for a form and a module with these needs, by operation name."""
+    found = {**_PATTERNS, **(_FOR_AMDGPU if form.is_amdgpu else _NOT_AMDGPU)}
+    if form.name == SPIRV_FORM.name:
+        found |= _FOR_SPIRV | ({} if _NARROW_INDEX in faults else _OF_WIDE_INDEX)
+    if _BFLOAT_FAULT in faults and not form.is_amdgpu:
+        found |= _OF_BFLOAT
+    if form.name == SPIRV_FORM.name and _BFLOAT in needs:
+        found |= _EXTREMA
+    if form.name == SPIRV_FORM.name or _BFLOAT_FAULT in faults:
+        found[_OTHERS] = "math.widened_bfloat"
     if _SHORT_FMA in faults:
         found["math.fma"] = "math.exactly_fused"
     if not form.has_assertions:
@@ -278,13 +291,12 @@ def patterns_for(form: DeviceForm, faults: frozenset[str]) -> dict[str, str]:
     return found
 
 
-def _rewritten_by(operation: Operation, patterns: Mapping[str, str], form: DeviceForm) -> str:
+def _pattern_of(operation: Operation, patterns: Mapping[str, str], form: DeviceForm) -> str:
     """Return the name of the pattern for an operation, an empty string for none."""
-    if form.name == SPIRV_FORM.name:
-        if operation.name == _FMA and _BFLOAT in operation.head:
-            return "math.fused_in_single"
-        if _is_on_bfloat(operation):
-            return "math.widened_bfloat"
+    if form.name == SPIRV_FORM.name and operation.name == _FMA and _BFLOAT in operation.head:
+        return "math.fused_in_single"
+    if _OTHERS in patterns and operation.name != _FMA and _is_on_bfloat(operation):
+        return patterns[_OTHERS]
     return patterns.get(operation.name, "")
 
 
@@ -346,6 +358,8 @@ class DeviceRules(Struct, frozen=True):
         made = operation.clone() if len(self.forms) > 1 else operation
         mark_lowered_kernels(made, form)
         faults = self.faults if fuse_bfloat(self.targets, form) else self.faults | {_SHORT_FMA}
+        if self.kernels.index_bits != WIDE:
+            faults |= {_NARROW_INDEX}
         expand_device_operations(made, locations=self.locations, faults=faults, form=form)
         return made
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
+from mlir_offload.translate.legalize.elements import compared, converted, element_of, with_number
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
+from mlir_offload.translate.legalize.rounding import rounded_to_odd
 from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.syntax import integer_width, parse_shaped
 
@@ -18,8 +20,9 @@ _EXPONENTS = {
 }
 _BFLOAT = "bf16"
 _HALF = "f16"
-# Ordered predicates of arith.cmpf.
-_GREATER, _NOT_GREATER, _UNEQUAL = 2, 5, 6
+# The ordered predicate of arith.cmpf.
+_NOT_GREATER = 5
+_NOT_EQUAL = 1  # Of arith.cmpi.
 # Operations of the LLVM dialect whose names differ from those of math.
 _OF_LLVM = {
     "llvm.frem": "arith.remf",
@@ -77,7 +80,7 @@ def exactly_fused(rewriter: DeviceRewriter, operation: Operation) -> None:
     added = binary(rewriter, "subf", total, product)
     lost = binary(rewriter, "subf", product, binary(rewriter, "subf", total, added))
     error = binary(rewriter, "addf", lost, binary(rewriter, "subf", third, added))
-    chosen = _rounded_to_odd(rewriter, total, error)
+    chosen = rounded_to_odd(rewriter, total, error)
     rewriter.replace(operation, (convert(rewriter, "truncf", chosen, kind),))
 
 
@@ -100,36 +103,12 @@ def fused_in_single(rewriter: DeviceRewriter, operation: Operation) -> None:
     total = fused_with(third)
     rest = binary(rewriter, "subf", third, total)
     size, of_third = (rewriter.value("math.absf", (value,), wide) for value in (rest, third))
-    is_large = _compared(rewriter, size, of_third, _NOT_GREATER)
+    is_large = compared(rewriter, _NOT_GREATER, size, of_third)
     opposite = rewriter.value("arith.negf", (total,), wide)
     of_product = binary(rewriter, "addf", fused_with(opposite), third)
     error = select(rewriter, is_large, fused_with(rest), of_product)
-    chosen = _rounded_to_odd(rewriter, total, error)
+    chosen = rounded_to_odd(rewriter, total, error)
     rewriter.replace(operation, (convert(rewriter, "truncf", chosen, kind),))
-
-
-def _rounded_to_odd(rewriter: DeviceRewriter, total: Value, error: Value) -> Value:
-    """Return a sum rounded to odd, given the sum rounded to nearest and an error with the correct sign."""
-    wide = total.type
-    bits = wide.replace("f32", "i32").replace("f64", "i64")
-    zero, one = (
-        constant(rewriter, f"dense<{text}>" if wide.startswith("vector") else text, type_)
-        for text, type_ in (("0.0", wide), ("1", bits))
-    )
-    inexact, grows, positive = (
-        _compared(rewriter, value, zero, order)
-        for value, order in ((error, _UNEQUAL), (error, _GREATER), (total, _GREATER))
-    )
-    # Round toward zero (add -1 to the bits if the signs of the error and the total differ), then to odd.
-    step = convert(rewriter, "extsi", binary(rewriter, "xori", grows, positive), bits)
-    whole = convert(rewriter, "bitcast", total, bits)
-    odd = binary(rewriter, "ori", binary(rewriter, "addi", whole, step), one)
-    return convert(rewriter, "bitcast", select(rewriter, inexact, odd, whole), wide)
-
-
-def _compared(rewriter: DeviceRewriter, left: Value, right: Value, order: int) -> Value:
-    truth = left.type.replace("f32", "i1").replace("f64", "i1")
-    return rewriter.value("arith.cmpf", (left, right), truth, {"predicate": f"{order} : i64"})
 
 
 def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:
@@ -146,19 +125,27 @@ def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:
     rewriter.replace(operation, (result,))
 
 
+def sine_and_cosine(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Expand math.sincos of f64, for which LLVM 22 crashes on AMD GPUs."""
+    (value,) = operation.operands
+    if element_of(value.type) != "f64":
+        rewriter.insert(operation)
+        return
+    results = (rewriter.value(f"math.{name}", (value,), value.type) for name in ("sin", "cos"))
+    rewriter.replace(operation, tuple(results))
+
+
 def is_normal(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Expand math.isnormal to comparisons of the exponent."""
     (value,) = operation.operands
-    if value.type not in _EXPONENTS:
+    element = element_of(value.type)
+    if element not in _EXPONENTS:
         rewriter.insert(operation)
         return
-    mask, width = _EXPONENTS[value.type]
-    bits = f"i{width}"
-    whole = convert(rewriter, "bitcast", value, bits)
-    infinite = constant(rewriter, mask, bits)
-    exponent = binary(rewriter, "andi", whole, infinite)
-    some = compare(rewriter, "ne", exponent, constant(rewriter, 0, bits))
-    less = compare(rewriter, "ne", exponent, infinite)
+    mask, width = _EXPONENTS[element]
+    whole = converted(rewriter, "bitcast", value, f"i{width}")
+    exponent = with_number(rewriter, "andi", whole, mask)
+    some, less = (compared(rewriter, _NOT_EQUAL, exponent, number) for number in (0, mask))
     rewriter.replace(operation, (binary(rewriter, "andi", some, less),))
 
 
@@ -182,6 +169,14 @@ def clamp(rewriter: DeviceRewriter, operation: Operation) -> None:
     value, low, high = operation.operands
     raised = binary(rewriter, "maximumf", value, low)
     rewriter.replace(operation, (binary(rewriter, "minimumf", raised, high),))
+
+
+def clamp_double(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Expand math.clampf of f64, for which AMD GPUs have no instruction."""
+    if element_of(operation.result_types[0]) == "f64":
+        clamp(rewriter, operation)
+    else:
+        rewriter.insert(operation)
 
 
 def integer_power(rewriter: DeviceRewriter, operation: Operation) -> None:

@@ -5,17 +5,10 @@ Earlier passes have converted arithmetic to f32. Only moves of bf16 are left.
 
 from __future__ import annotations
 
-import re
-import struct
-
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.pattern import ir_pattern
+from mlir_offload.translate.bfloat import with_short_integers
 
-_TYPE = ir_pattern("bfloat")
-_HEXADECIMAL = ir_pattern("bfloat 0xR`bits:word`")
-# Of a phi, whose values have no type of their own.
-_INCOMING = ir_pattern("[ 0xR`bits:word`,")
-_DECIMAL = ir_pattern("bfloat `number:float`")
 _COMPUTES = ir_pattern(
     " `fadd|fsub|fmul|fdiv|frem|fneg|fcmp|fpext|fptrunc|sitofp|uitofp|fptosi|fptoui|atomicrmw f``word?` "
 )
@@ -32,11 +25,4 @@ def without_bfloat(line: str) -> str:
     if _COMPUTES.search(line) or _INTRINSIC.search(line):
         msg = f"an operation on bf16 is not supported for spirv64: {line.strip()}"
         raise SourceError(msg, hint="compute with f32: arith.extf before, arith.truncf after")
-    line = _HEXADECIMAL.sub(lambda match: f"i16 {int(match['bits'], 16)}", line)
-    line = _INCOMING.sub(lambda match: f"[ {int(match['bits'], 16)},", line)
-    return _TYPE.sub("i16", _DECIMAL.sub(_integer, line))
-
-
-def _integer(match: re.Match[str]) -> str:
-    (bits,) = struct.unpack("<I", struct.pack("<f", float(match["number"])))
-    return f"i16 {bits >> 16}"
+    return with_short_integers(line)

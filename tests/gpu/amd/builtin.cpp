@@ -369,7 +369,7 @@ template <int operation> static void reduce_vector(Wave &, Frame &frame, const I
   /* Sums and products of floating-point numbers begin with a number. */
   bool has_start = i.operands.size() > 1;
   const Operand &vector = i.operands.back();
-  size_t parts = i.numbers.empty() ? i.operand_shape->parts.size() : i.numbers[0];
+  size_t parts = LLVMGetVectorSize(LLVMTypeOf(LLVMGetOperand(i.source, i.operands.size() - 1)));
   EACH_LANE(lane, mask) {
     u64 value = has_start ? frame.at(i.operands[0])[lane] : frame.at(vector)[lane];
     for (size_t p = has_start ? 0 : 1; p < parts; ++p)
