@@ -9,13 +9,10 @@ import sysconfig
 import tomllib
 import venv
 from collections.abc import Iterator
-from functools import partial
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Bytecode of a checkout has the file names of the checkout. The first invocation writes it anew, as pip does.
-_NO_BYTECODE = shutil.ignore_patterns("__pycache__")
 _NAME = re.compile(r"[\w.-]+")
 # Marks requirements for other Python releases or systems, or of an extra.
 _CONDITION = ";"
@@ -35,7 +32,7 @@ def install(work: Path) -> Path:
     own = {"base": str(environment), "platbase": str(environment)}
     site = Path(sysconfig.get_path("purelib", vars=own))
     for package in (ROOT / ".importroot" / "mlir_offload").iterdir():
-        copy = partial(shutil.copytree, ignore=_NO_BYTECODE) if package.is_dir() else shutil.copy
+        copy = shutil.copytree if package.is_dir() else shutil.copy
         copy(package, site / "mlir_offload" / package.name)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for required in _required(project["dependencies"]):

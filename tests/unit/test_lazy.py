@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import module_from_spec
 from pathlib import Path
 
 import pytest
 
-from mlir_offload import toolchain
 from mlir_offload.toolchain import load_on_use
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,48 +98,3 @@ def test_the_command_line_loads_no_subcommand_before_it_is_called() -> None:
     assert loaded.isdisjoint(
         {"click", "rich", "yaml", "llvmlite", "mlir_offload.driver.build.subcommand"}
     )
-
-
-def test_bytecode_is_taken_only_for_the_state_of_the_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    source = tmp_path / "made.py"
-    source.write_text("value = 1\n")
-    name = f"{toolchain.__name__}.made"
-
-    def load() -> object:
-        spec = toolchain._OwnModules.find_spec(name, [str(tmp_path)])
-        assert spec is not None
-        module = module_from_spec(spec)
-        assert spec.loader is not None
-        spec.loader.exec_module(module)
-        return module.value
-
-    assert load() == 1
-    (bytecode,) = (tmp_path / "__pycache__").iterdir()
-    before = source.stat()
-    kept = bytecode.read_bytes()
-    source.write_text("value = 2\n")
-    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
-    # As in Python, the time in seconds and the size are the state.
-    assert load() == 1
-    os.utime(source, (before.st_atime, before.st_mtime + 1))
-    assert load() == 2
-    # Another release of Python, flags, another state, no bytecode.
-    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
-    for place in (0, 4, 8, 12):
-        changed = bytearray(kept)
-        changed[place] ^= 4
-        bytecode.write_bytes(bytes(changed))
-        assert load() == 2
-    bytecode.unlink()
-    assert load() == 2
-
-
-def test_a_module_that_is_missing_or_of_another_package_is_not_found(tmp_path: Path) -> None:
-    find = toolchain._OwnModules.find_spec
-    assert find(f"{toolchain.__name__}.nothing", [str(tmp_path)]) is None
-    (tmp_path / "json.py").touch()
-    assert find("json", [str(tmp_path)]) is None
-    assert find(toolchain.__name__, None) is None
