@@ -73,8 +73,6 @@ ROCDL = "rocdl"
 _SPIRV = "spirv"
 NVVM_FORM = DeviceForm("nvvm", 32)
 SPIRV_FORM = DeviceForm(_SPIRV, 32)
-# Not of a device module: the host module.
-HOST_FORM = DeviceForm("llvm", 1)
 _FORMS = {
     form.name: form
     for form in (NVVM_FORM, DeviceForm(ROCDL, 32), DeviceForm(ROCDL, 64), SPIRV_FORM)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mlir_offload.translate.legalize.arith import binary, convert, select
 from mlir_offload.translate.legalize.elements import (
-    compared,
     converted,
     element_of,
     flattened,
@@ -25,8 +23,6 @@ _STEPS = {
     "minimumf": "arith.minimumf",
     "maximumf": "arith.maximumf",
 }
-# Predicates of arith.cmpf: oeq, ugt, ult, uno.
-_EQUAL, _ABOVE, _BELOW, _UNORDERED = 1, 9, 11, 14
 _INTRINSICS = {"arith.maximumf": "llvm.intr.maximum", "arith.minimumf": "llvm.intr.minimum"}
 
 
@@ -47,26 +43,6 @@ def intrinsic(rewriter: DeviceRewriter, operation: Operation) -> None:
     """
     operands = flattened(rewriter, operation)
     replace_flattened(rewriter, operation, (_extremum(rewriter, operation.name, operands),))
-
-
-def on_host(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Do the same; the back end of the host has no maximum and minimum of f80 and f128."""
-    left, right = operation.operands
-    width = {"f80": 80, "f128": 128}.get(element_of(left.type))
-    if width is None:
-        intrinsic(rewriter, operation)
-        return
-    is_maximum = operation.name == "arith.maximumf"
-    is_first = compared(rewriter, _ABOVE if is_maximum else _BELOW, left, right)
-    made = select(rewriter, is_first, left, right)
-    # The comparisons are true if an operand is NaN.
-    made = select(rewriter, compared(rewriter, _UNORDERED, right, right), right, made)
-    # Equal numbers have the same bits, except zeros of different signs.
-    words = [converted(rewriter, "bitcast", one, f"i{width}") for one in (left, right)]
-    word = binary(rewriter, "andi" if is_maximum else "ori", *words)
-    equal = convert(rewriter, "bitcast", word, left.type)
-    made = select(rewriter, compared(rewriter, _EQUAL, left, right), equal, made)
-    rewriter.replace(operation, (made,))
 
 
 def reduced_in_order(rewriter: DeviceRewriter, operation: Operation) -> None:

@@ -5,13 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
-from mlir_offload.translate.legalize.elements import (
-    compared,
-    converted,
-    element_of,
-    with_element,
-    with_number,
-)
+from mlir_offload.translate.legalize.elements import compared, converted, element_of, with_number
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.legalize.rounding import rounded_to_odd
 from mlir_offload.translate.mlir.operation import Operation, Value
@@ -88,22 +82,6 @@ def exactly_fused(rewriter: DeviceRewriter, operation: Operation) -> None:
     error = binary(rewriter, "addf", lost, binary(rewriter, "subf", third, added))
     chosen = rounded_to_odd(rewriter, total, error)
     rewriter.replace(operation, (convert(rewriter, "truncf", chosen, kind),))
-
-
-def fused_on_host(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Compute math.fma of bf16 and f16 on the host, where LLVM 19 computes both in f32 and rounds twice.
-
-    For f16, f64 is enough. If a sum has more than 53 bits and no infinite result, the product is so small that the
-    result is the third operand.
-    """
-    (kind,) = operation.result_types
-    if element_of(kind) == _BFLOAT:
-        fused_in_single(rewriter, operation)
-        return
-    wide = with_element(kind, "f64")
-    operands = [convert(rewriter, "extf", one, wide) for one in operation.operands]
-    total = rewriter.value("math.fma", operands, wide)
-    rewriter.replace(operation, (convert(rewriter, "truncf", total, kind),))
 
 
 def fused_in_single(rewriter: DeviceRewriter, operation: Operation) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.kind_lowering import HOST_FORM, SPIRV_FORM
+from mlir_offload.translate.kind_lowering import SPIRV_FORM
 from mlir_offload.translate.legalize import float8
 from mlir_offload.translate.legalize.arith import binary, convert, select
 from mlir_offload.translate.legalize.elements import (
@@ -33,7 +33,7 @@ _SHORT, _LONG = 32, 64
 
 
 def truncated(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Expand arith.truncf in a direction, to an 8-bit format, and of f64 to bf16 for SPIR-V and the host.
+    """Expand arith.truncf in a direction, to an 8-bit format, and of f64 to bf16 for SPIR-V.
 
     mlir-translate emits an intrinsic with the direction, which all back ends ignore (LLVM 19 and 22).
     """
@@ -106,8 +106,8 @@ def rounded_to_odd(rewriter: DeviceRewriter, total: Value, error: Value) -> Valu
 
 
 def _is_wide(rewriter: DeviceRewriter, value: Value, kind: str) -> bool:
-    rounds_twice = rewriter.form.name in {SPIRV_FORM.name, HOST_FORM.name}
-    return rounds_twice and element_of(value.type) == "f64" and element_of(kind) == _BFLOAT
+    is_spirv = rewriter.form.name == SPIRV_FORM.name
+    return is_spirv and element_of(value.type) == "f64" and element_of(kind) == _BFLOAT
 
 
 def _nearest(rewriter: DeviceRewriter, value: Value, kind: str) -> Value:

@@ -50,7 +50,6 @@ from mlir_offload.translate.legalize.device_module import (
     use_default_space,
     use_gpu_functions,
 )
-from mlir_offload.translate.legalize.host_operations import expand_host_operations
 from mlir_offload.translate.legalize.kernel_form import choose_kernel_forms
 from mlir_offload.translate.legalize.unsupported_ops import (
     check_operations,
@@ -360,7 +359,6 @@ def _host(rules: DeviceRules, options: SplitOptions, *, needs_layouts: bool) -> 
         if "equal_attribute_text" in load_faults(options.llvm_major):
             _drop_default_flags(operation)
         body.append(operation)
-    expand_host_operations(body, locations)
     if options.describes_memory:
         body += describe_launches(body)
     calls = [one for maker in makers for one in maker.declarations(declared)]
