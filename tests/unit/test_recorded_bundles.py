@@ -47,7 +47,7 @@ def bundle(tools: RecordedTools, capsys: pytest.CaptureFixture[str]) -> Recorded
 
 
 @pytest.mark.parametrize(
-    ("llvm", "words", "said"),
+    ("llvm", "words", "message"),
     [
         (22, ("scale.mob", "-o", "scale", "-###"), "mlir-offload unpacked/"),
         (22, ("scale.mob", "-###", "-c"), "-O3"),
@@ -65,7 +65,7 @@ def bundle(tools: RecordedTools, capsys: pytest.CaptureFixture[str]) -> Recorded
 def test_a_bundle_is_linked_or_says_what_is_missing(
     llvm: int,
     words: tuple[str, ...],
-    said: str,
+    message: str,
     bundle: RecordedTools,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -74,13 +74,13 @@ def test_a_bundle_is_linked_or_says_what_is_missing(
     Path("other.mob").write_bytes(content.replace(b"define", b"remove", 1))
     places = (f"--llvm={bundle.root}/llvm-{llvm}", f"--cuda-path={bundle.root}/cuda")
     status = cli._guarded(("link", *words, *places, "-save-temps=unpacked"))
-    told = capsys.readouterr()
-    assert said in told.err
+    captured = capsys.readouterr()
+    assert message in captured.err
     assert (status == 0) == ("-###" in words)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("scale.mlir",), "bundle needs an output"),
         (("call.c", "-o", "k.mob"), "a bundle holds what was lowered from MLIR"),
@@ -91,12 +91,12 @@ def test_a_bundle_is_linked_or_says_what_is_missing(
 )
 def test_what_no_bundle_can_hold_is_refused(
     words: tuple[str, ...],
-    said: str,
+    message: str,
     tools: RecordedTools,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cli._guarded(("bundle", *words, f"--llvm={tools.root}/llvm-22"))
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def linked(tools: RecordedTools, *words: str) -> int:
@@ -121,9 +121,11 @@ def test_a_bundle_is_linked_to_a_program_that_is_verified(
     assert Path("program").read_bytes() == made
     tools.outputs["linked"] = other
     assert linked(tools, "scale.mob", "-o", "program") == VerificationError.exit_status
-    said = capsys.readouterr().err
-    assert "program: error: the device images lack kernels that the host registers: 'scale'" in said
-    assert "hint: compile scale.mob again; its image for sm_90 lost the kernel" in said
+    message = capsys.readouterr().err
+    assert (
+        "program: error: the device images lack kernels that the host registers: 'scale'" in message
+    )
+    assert "hint: compile scale.mob again; its image for sm_90 lost the kernel" in message
     tools.outputs["0-scale.o"] = b"\x7fELF no object"
     assert linked(tools, "scale.mob", "-o", "program") == VerificationError.exit_status
     assert "scale.mob: error: malformed ELF file" in capsys.readouterr().err
@@ -137,11 +139,11 @@ def test_everything_that_a_link_of_a_bundle_lacks_is_one_error(
     monkeypatch.setattr(requirement, "host_triple", lambda: "riscv64-unknown-linux-gnu")
     monkeypatch.setattr(requirement, "runtime_digest", lambda: "another")
     assert linked(bundle, "scale.mob", "-o", "scale") == ToolchainError.exit_status
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     for text in (
         "has no clang-linker-wrapper",
         "no complete CUDA toolkit",
         "the bundle is for x86_64-pc-linux-gnu, this machine is riscv64-unknown-linux-gnu",
         "the bundle requires the runtime of mlir-offload ",
     ):
-        assert text in said
+        assert text in message
