@@ -23,9 +23,9 @@ def call(tools: RecordedTools, *words: str) -> int:
 def shown(tools: RecordedTools, capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     """Return the lines of an invocation that runs no tool, with its intermediate files in temps."""
     status = call(tools, "-###", "-save-temps=temps", *words)
-    expected = capsys.readouterr().err
-    assert status == 0, expected
-    return expected.replace(f"{Path.cwd()}/", "").replace(f"{tools.root}/", "").splitlines()
+    said = capsys.readouterr().err
+    assert status == 0, said
+    return said.replace(f"{Path.cwd()}/", "").replace(f"{tools.root}/", "").splitlines()
 
 
 def writing_rules(*headers: str) -> Callable[[Command], bool]:
@@ -137,7 +137,7 @@ def test_the_rule_of_a_header_alone_is_for_the_header(tools: RecordedTools) -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("words", "said"),
     [
         (("-c", "-fsave-optimization-record"), "-foptimization-record-file=out/made-call.opt.yaml"),
         (("-c", "-fstack-usage"), "-Xclang -stack-usage-file -Xclang out/made-call.su"),
@@ -148,15 +148,15 @@ def test_the_rule_of_a_header_alone_is_for_the_header(tools: RecordedTools) -> N
 )
 def test_records_of_clang_are_written_next_to_the_output(
     words: tuple[str, ...],
-    expected: str,
+    said: str,
     tools: RecordedTools,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path("out").mkdir()
     given = ("call.c", "--offload-arch=host", "-o", "out/made.o", *words)
     (line,) = [one for one in shown(tools, capsys, *given) if " call.c " in one]
-    assert expected in line
-    assert bool(expected) == (".opt.yaml" in line or ".su" in line)
+    assert said in line
+    assert bool(said) == (".opt.yaml" in line or ".su" in line)
 
 
 def test_a_non_rdc_object_of_host_code_has_the_memref_copy_that_it_calls(
@@ -237,15 +237,15 @@ def test_every_invalid_function_of_a_source_is_reported(
     def fails(command: Command) -> bool:
         texts = [Path(word) for word in command.argv if word.endswith(".mlir")]
         line = 2 if "@f" in texts[0].read_text() else 5
-        tools.expected = f"{texts[0]}:{line}:3: error: custom op 'wrong' is unknown\n"
+        tools.said = f"{texts[0]}:{line}:3: error: custom op 'wrong' is unknown\n"
         return command.program == "mlir-opt" and "wrong" in texts[0].read_text()
 
     tools.fails = fails
     assert call(tools, "-c", "scale.mlir", "--offload-arch=host") == SourceError.exit_status
-    expected = capsys.readouterr().err
-    assert "scale.mlir:2:3: error: unknown operation 'wrong'" in expected
-    assert "scale.mlir:5:3: error: unknown operation 'wrong'" in expected
-    assert "rest.mlir" not in expected
+    said = capsys.readouterr().err
+    assert "scale.mlir:2:3: error: unknown operation 'wrong'" in said
+    assert "scale.mlir:5:3: error: unknown operation 'wrong'" in said
+    assert "rest.mlir" not in said
 
 
 def test_the_runtime_inside_has_the_sparse_functions_that_the_program_calls(
