@@ -244,6 +244,11 @@ def rows() -> list[Row]:
         low = chosen.choice((0, 0x7FFF, 0x8000, 0x8001))
         (single,) = struct.unpack("<f", struct.pack("<I", a << 16 | low))
         double = tie + chosen.choice((0.0, 1.0, -1.0)) * tie * 2.0**-40
+        if number % 8 == 0:
+            # Beyond the range of f32.
+            double = (
+                (1.0 + number) * chosen.choice((1, -1)) * 2.0 ** chosen.choice((-1040, -151, 150))
+            )
         width = number % 63 + 1
         integer = chosen.choice((1, -1)) * (
             (1 << width) + (1 << max(width - 8, 0)) + chosen.choice((0, 1, -1))

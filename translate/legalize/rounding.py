@@ -25,7 +25,7 @@ _NEAREST, _DOWNWARD, _UPWARD, _TOWARD_ZERO = range(4)
 # The bits of the results that are rounded in a direction.
 _BITS = {"f16": "i16", _BFLOAT: "i16", "f32": "i32"}
 # Predicates of arith.cmpi and arith.cmpf.
-_NOT_EQUAL, _LESS = 1, 2
+_NOT_EQUAL, _LESS, _AT_LEAST = 1, 2, 5
 _ABOVE, _BELOW, _UNEQUAL = 2, 4, 6
 # f32 holds every integer of 24 bits. Its exponent has a bias of 127, and its mantissa 23 bits.
 _DIGITS, _BIAS, _MANTISSA = 24, 127, 23
@@ -97,10 +97,11 @@ def rounded_to_odd(rewriter: DeviceRewriter, total: Value, error: Value) -> Valu
     bits = with_element(total.type, "i32" if element_of(total.type) == "f32" else "i64")
     inexact = compared(rewriter, _UNEQUAL, error, "0.0")
     grows = compared(rewriter, _ABOVE, error, "0.0")
-    positive = compared(rewriter, _ABOVE, total, "0.0")
+    whole = convert(rewriter, "bitcast", total, bits)
+    # The total may be a zero, whose sign is only in its bits.
+    positive = compared(rewriter, _AT_LEAST, whole, 0)
     # Round toward zero (add -1 to the bits if the signs of the error and the total differ), then to odd.
     step = convert(rewriter, "extsi", binary(rewriter, "xori", grows, positive), bits)
-    whole = convert(rewriter, "bitcast", total, bits)
     odd = with_number(rewriter, "ori", binary(rewriter, "addi", whole, step), 1)
     return convert(rewriter, "bitcast", select(rewriter, inexact, odd, whole), total.type)
 
