@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.build.source import split_source
 from mlir_offload.driver.compile import gpu_cpp
-from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import compile_device
 from mlir_offload.driver.compile.kept_ptx import assembly_file
@@ -132,9 +131,7 @@ def _compile_gpu_cpp(context: BuildContext, source: Path, output: Path) -> Itera
     for target in context.targets_of(GPU_CPP[source.suffix]):
         alone = replace(context, targets=(target,))
         made = output.with_suffix(f".{target.arch.replace(':', '.')}{_ending(context, target)}")
-        context.executor.tool(
-            gpu_cpp.gpu_cpp_command(alone, source, made), made, diagnose=clang_error
-        )
+        gpu_cpp.compile_gpu_cpp(alone, source, made)
         yield DeviceFile(source, "", target, made)
 
 

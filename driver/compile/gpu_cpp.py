@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from mlir_offload.driver.compile.clang_error import clang_error
-from mlir_offload.driver.compile.context import BuildContext, clang_depfile_arguments
+from mlir_offload.driver.compile.context import (
+    BuildContext,
+    clang_depfile,
+    clang_depfile_arguments,
+    notes_dependencies,
+)
 from mlir_offload.driver.compile.kind_build import KindBuild, build_of
 from mlir_offload.driver.option.command_line import GPU_CPP, CompileOptions, DeviceCode, Mode
+from mlir_offload.driver.system.depfile import with_prerequisites
+from mlir_offload.driver.system.workspace import open_output
+from mlir_offload.toolchain.byte_view import write_all
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
 from mlir_offload.toolchain.process import Command, Completed, as_operand
 
@@ -24,14 +35,35 @@ _MISSING_HIP = re.compile(
 _OLD_HIP = "undeclared identifier '__AMDGCN_WAVEFRONT_SIZE'"
 
 
-def compile_gpu_cpp(context: BuildContext, source: Path, output: Path) -> None:
+def compile_gpu_cpp(
+    context: BuildContext, source: Path, output: Path, rule: Path | None = None
+) -> None:
     """Compile CUDA C++ or HIP C++ with the linking clang, as relocatable device code (`-fgpu-rdc`).
 
+    `rule` is the dependency file that the options of clang name. clang compiles the source for the host and for each
+    architecture, and each time overwrites that file. The headers that the others included are added.
     Raises UsageError if no target is a GPU of the kind, ToolchainError if clang and the headers of the
     vendor are incompatible.
     """
     command = gpu_cpp_command(context, source, output)
+    if rule is None and notes_dependencies(context.options):
+        rule = clang_depfile(context.compiled.get(source, output))
+    headers = output.with_name("headers.txt")
+    if rule is not None:
+        # Each compilation of the source appends to this file (clang/lib/Frontend/HeaderIncludeGen.cpp).
+        listed = (("CC_PRINT_HEADERS", "1"), ("CC_PRINT_HEADERS_FILE", str(headers.absolute())))
+        command = replace(command, environment=listed)
     context.executor.tool(command, output, diagnose=partial(_not_compiled, context))
+    if rule is not None and headers.exists():
+        _add_headers(rule, headers)
+
+
+def _add_headers(rule: Path, headers: Path) -> None:
+    names, text = (os.fsdecode(file.read_bytes()) for file in (headers, rule))
+    # clang's rules name `./a.h` as `a.h`.
+    complete = with_prerequisites(text, (name.removeprefix("./") for name in names.splitlines()))
+    with open_output(rule) as descriptor:
+        write_all(os.fsencode(complete), descriptor)
 
 
 def gpu_cpp_command(context: BuildContext, source: Path, output: Path) -> Command:

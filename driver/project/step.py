@@ -330,7 +330,7 @@ def _source(work: _Work) -> None:
         options=replace(options, compiler_arguments=(*options.compiler_arguments, *notes)),
     )
     if work.source.suffix in GPU_CPP:
-        compile_gpu_cpp(noting, work.source, made)
+        compile_gpu_cpp(noting, work.source, made, next(map(Path, work.step.depfiles), None))
     else:
         command = host_command(noting, work.source, made, *dump_arguments(context, work.source))
         context.executor.tool(command, made, diagnose=clang_error)

@@ -13,6 +13,7 @@ _MAX_COLUMNS = 75
 _NEEDS_BACKSLASH = pattern(r"(\\*)( )|#")
 # A word ends at white space without a backslash; a backslash before a newline is white space.
 _WORD = pattern(r"(?:\\[ #\\]|\$\$|[^ \t\n\\]|\\(?!\n))+")
+_RULE_END = pattern(r"(?<!\\)\n")
 _ESCAPED = pattern(r"(\\+)(?= )|\\(?=#)|\$(\$)")
 
 
@@ -51,6 +52,15 @@ def render_rule(
     return "\n".join((rule, *(f"{quote_for_make(name)}:" for name in extra))) + "\n"
 
 
+def with_prerequisites(text: str, names: Iterable[str]) -> str:
+    """Return a dependency file of clang whose first rule has further prerequisites, each once."""
+    known = set(read_prerequisites(text))
+    further = [name for name in dict.fromkeys(names) if name not in known]
+    rule, *rest = _RULE_END.split(text, maxsplit=1)
+    words = (f" \\\n  {quote_for_make(name)}" for name in further)
+    return "\n".join(("".join((rule, *words)), *rest))
+
+
 def _wrapped(words: Sequence[str]) -> str:
     lines = [words[0]]
     for word in words[1:]:
@@ -63,7 +73,7 @@ def _wrapped(words: Sequence[str]) -> str:
 
 def read_prerequisites(text: str) -> Iterator[str]:
     """Yield the prerequisites of the first rule in a dependency file of clang."""
-    rule = re.split(r"(?<!\\)\n", text, maxsplit=1)[0]
+    rule = _RULE_END.split(text, maxsplit=1)[0]
     words = (match[0] for match in _WORD.finditer(rule))
     for word in words:
         if word.endswith(":"):

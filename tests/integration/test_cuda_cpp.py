@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mlir_offload.driver.system.depfile import read_prerequisites
 from mlir_offload.offload.host.mangling import find_stub_symbol
 
 INPUTS = Path(__file__).parent / "inputs"
@@ -254,3 +255,20 @@ def test_device_code_of_clang_that_mlir_imports_runs_on_the_cpu(
     run(*mlir_offload, *objects, "-o", tmp_path / "program")
 
     run(tmp_path / "program", status=61)
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("stage", ["-c -o kernel.o", "--offload-device-only"])
+def test_dependency_files_have_the_headers_of_each_architecture(
+    mlir_offload: list[str], tmp_path: Path, stage: str
+) -> None:
+    source = tmp_path / "kernel.cu"
+    archs = {"host.h": "!defined(__CUDA_ARCH__)", "sm 80.h": "__CUDA_ARCH__ == 800", "sm_90.h": "1"}
+    for name in archs:
+        (tmp_path / name).touch()
+    cases = (f'#elif {test}\n#include "{name}"\n' for name, test in archs.items())
+    source.write_text(f"#if 0\n{''.join(cases)}#endif\n__attribute__((device)) void f() {{}}\n")
+    words = (*BARE, "--offload-arch=sm_80,sm_90", "-MMD", "-MF", "kernel.d", *stage.split())
+    subprocess.run([*mlir_offload, source.name, *words], cwd=tmp_path, check=True)
+    needed = set(read_prerequisites((tmp_path / "kernel.d").read_text()))
+    assert needed == {source.name, *(set(archs) - ({"host.h"} if "only" in stage else set()))}
