@@ -16,6 +16,7 @@ from mlir_offload.toolchain.errors import UsageError
 # The loader in C is ten times as fast.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 16
+_TOO_DEEP = "no manifest is nested so deeply"
 # A short alias may expand to many nodes.
 _MOST_NODES = 4_000_000
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
@@ -88,6 +89,9 @@ def _expanded(node: YamlNode, known: dict[int, int]) -> int:
 def _syntax_hint(text: bytes, error: yaml.MarkedYAMLError) -> str:
     """Return a hint for a syntax error, because the parser reports a later position or no cause."""
     begin, end = error.context_mark, error.problem_mark
+    # PyYAML 6.0.4 and newer, at 1000 levels.
+    if "nesting depth" in (error.problem or ""):
+        return _TOO_DEEP
     if end is not None and text.decode(errors="replace")[end.index : end.index + 1] == "\t":
         return "indent with spaces: YAML allows no tabs"
     if begin is not None and end is not None and begin.index + 1 < end.index:
@@ -121,7 +125,7 @@ def _nodes(events: Iterable[yaml.Event], file: Path) -> list[YamlNode]:
         if isinstance(node, YamlList | YamlMapping):
             siblings.append(node.items)
             if len(siblings) > _DEEPEST:
-                NodeReader(file).fail(node, "no manifest is nested so deeply")
+                NodeReader(file).fail(node, _TOO_DEEP)
     return found
 
 

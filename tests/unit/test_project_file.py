@@ -100,7 +100,7 @@ def test_without_variants_there_is_one(tmp_path: Path) -> None:
         ("modules: *x", "1:10", "nothing is anchored"),
         ("modules: &x [*x]", "1:10", "must be a string"),
         ("modules: [", "2:1", "invalid YAML"),
-        ("[" * 200_000, "1:16", "nested so deeply"),
+        ("[" * 99 + "]" * 99, "1:16", "nested so deeply"),
         ("modules: ~", "1:10", "must be a list"),
         ("modules: []\ntargets: {app: {inputs: [{file: k/a.mlir, flags: -g}]}}", "2:26", "only a source has flags"),
         ("modules: []\ntargets: {app: {inputs: [{file: main.c, flags: -c}]}}", "2:48", "-c is not a flag"),
@@ -116,6 +116,11 @@ def test_what_is_wrong_is_told_with_its_place(
     with pytest.raises(UsageError, match=message.replace("[", r"\[")) as caught:
         read_project(manifest(tmp_path, text))
     assert caught.value.location == f"{tmp_path / 'offload.yaml'}:{place}"
+
+
+def test_a_file_of_brackets_does_not_crash_the_parser(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nested so deeply"):
+        read_project(manifest(tmp_path, "[" * 200_000))
 
 
 @pytest.mark.parametrize(
