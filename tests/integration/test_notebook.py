@@ -12,9 +12,15 @@ NOTEBOOK = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "5-python
 
 
 def shown(notebook: nbformat.NotebookNode) -> list[list[str]]:
-    """Return what each cell of code prints, and the value of its last expression."""
+    """Return what each cell of code prints, and the value of its last expression.
+
+    Python 3.13 prints no spaces in the empty lines of its help.
+    """
     return [
-        [output.get("text") or output["data"]["text/plain"] for output in cell.outputs]
+        [
+            (output.get("text") or output["data"]["text/plain"]).replace("    \n", "\n")
+            for output in cell.outputs
+        ]
         for cell in notebook.cells
         if cell.cell_type == "code"
     ]

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import jwt
@@ -111,7 +112,9 @@ def _database() -> Iterator[str]:
             for _ in attempts(server):
                 if "ready to accept connections" in server.said():
                     break
-            address = f"postgresql+psycopg2:///postgres?host={place}&user=postgres"
+            # From BuildGrid 0.9 on, psycopg; it is required and installed then.
+            driver = "psycopg" if find_spec("psycopg") else "psycopg2"
+            address = f"postgresql+{driver}:///postgres?host={place}&user=postgres"
             subprocess.run([_BGD, "migrate", "apply", address], check=True, capture_output=True)
             yield address
 
