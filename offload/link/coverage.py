@@ -190,7 +190,7 @@ def check_resolved(linked: Path, *, name: str = "") -> None:
 def has_sections(linked: Path) -> bool:
     """Return whether a linked file has section headers, which -z nosectionheader omits."""
     with open_view(linked) as view:
-        return view.head(len(ELF_MAGIC)) != ELF_MAGIC or bool(read_elf(view).rows)
+        return view.head(len(ELF_MAGIC)) != ELF_MAGIC or read_elf(view).section_count > 0
 
 
 def check_entries(linked: Path, inputs: Iterable[ObjectContents], *, name: str = "") -> None:

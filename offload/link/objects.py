@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,6 @@ HIP_FATBIN_SECTION = ".hip_fatbin"
 _DEVICE_PREFIXES = ("mgpu", "mlir_offload_")
 _RUNTIME_PREFIXES = (*_DEVICE_PREFIXES, MEMREF_COPY)
 _EMBEDDED_PREFIX = "mgpu"
-_RUNTIME_BYTES = tuple(prefix.encode() for prefix in _RUNTIME_PREFIXES)
 _NONE: frozenset[str] = frozenset()
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
@@ -246,24 +245,18 @@ def _called(elf: ElfFile) -> tuple[frozenset[str], frozenset[str]]:
 
     The functions of the host runtime include those that the object embeds.
     """
-    runtime: set[str] = set()
-    library: set[str] = set()
-    table = load_runner_table()
-    for section in elf.of_type(SectionType.SYMTAB):
-        names = elf.strings(section.link)
-        if names is None:
-            continue
-        data = names.data
-        # Most objects call neither, and their symbols are not decoded.
-        prefixes = tuple([prefix for prefix in _RUNTIME_BYTES if prefix in data])
-        for symbol in elf.symbols_of(section, prefixes) if prefixes else ():
-            is_embedded = symbol.is_weak and symbol.is_hidden
-            if symbol.is_undefined or (is_embedded and symbol.name.startswith(_EMBEDDED_PREFIX)):
-                runtime.add(symbol.name)
-        if table.any_function.search(data):
-            library.update(
-                symbol.name
-                for symbol in elf.symbols_of(section)
-                if symbol.is_undefined and symbol.is_global and table.library_of(symbol.name)
-            )
-    return frozenset(runtime), frozenset(library)
+    undefined = list(elf.undefined_names())
+    runtime = [name for name in undefined if name.startswith(_RUNTIME_PREFIXES)]
+    runtime += [
+        symbol.name
+        for section in elf.of_type(SectionType.SYMTAB)
+        for symbol in elf.symbols_of(section, (_EMBEDDED_PREFIX.encode(),))
+        if symbol.is_weak and symbol.is_hidden
+    ]
+    return frozenset(runtime), frozenset(filter(_is_of_library, undefined))
+
+
+@cache
+def _is_of_library(function: str) -> bool:
+    """Return whether a library of MLIR defines a function. Cached, because many objects call the same functions."""
+    return load_runner_table().any_function.fullmatch(function) is not None
