@@ -251,7 +251,7 @@ class _ModuleWalk:
             if known.is_of(stream, reader.block):
                 self.version, self.texts = known.version, dict(known.texts)
                 self.source = known.source
-                stream.shared = {number: list(found) for number, found in known.shared.items()}
+                stream.shared = dict(known.shared)
                 reader.resume(known.position, known.abbreviations)
                 for block in known.blocks:
                     self._take_block(block)
@@ -271,7 +271,7 @@ class _ModuleWalk:
             dict(self.texts),
             self.source,
             [block for blocks in self._blocks.values() for block in blocks],
-            {number: tuple(found) for number, found in stream.shared.items()},
+            dict(stream.shared),
             reader.definitions,
         )
         fronts.append(front)

@@ -36,7 +36,7 @@ class Front(Struct, frozen=True):
     texts: Mapping[int, str]
     source: Record | None
     blocks: Sequence[Block]
-    shared: Mapping[int, Sequence[Abbreviation]]
+    shared: Mapping[int, tuple[Abbreviation, ...]]
     abbreviations: Sequence[Abbreviation]
 
     def is_of(self, stream: BitStream, module: Block) -> bool:
