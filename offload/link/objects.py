@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,11 @@ from mlir_offload.offload.host.object_entry import HostEntry, read_entries
 from mlir_offload.offload.learned_section import LEARNED_SECTION, read_learned
 from mlir_offload.offload.link.runner_library import load_runner_table
 from mlir_offload.offload.runtime import MEMREF_COPY
+from mlir_offload.toolchain import lazy
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.tables import LearnedRelease
-from mlir_offload.toolchain.target import Kind, kind_of_image
+from mlir_offload.toolchain.target import Kind, all_kinds, kind_of_image
 
 if TYPE_CHECKING:
     from mlir_offload.offload.host.module_objects import ModuleObject
@@ -104,7 +105,19 @@ class ObjectContents(Struct, frozen=True, dict=True):
         packaged = {image.kind for image in self.images}
         return frozenset(packaged | {entry.kind for entry in self.entries})
 
-    @cached_property
+    @lazy
+    def registered(self) -> tuple[tuple[str, str], ...]:
+        """Return the kind and name of each kernel that the next link, or this file, registers."""
+        kinds = all_kinds() if self.entries else ()
+        return tuple(
+            [
+                (one.kind, one.name)
+                for one in self.entries
+                if not one.size_bytes and not one.is_device_linked and one.kind in kinds
+            ]
+        )
+
+    @lazy
     def device_kinds(self) -> frozenset[Kind]:
         """Return the device kinds of the images, and of entries of an offload kind without an image."""
         packaged = {kind_of_image(image.kind, image.triple) for image in self.images}

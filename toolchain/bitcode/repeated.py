@@ -35,7 +35,7 @@ class Front(Struct, frozen=True):
     version: int
     texts: Mapping[int, str]
     source: Record | None
-    blocks: Sequence[Block]
+    blocks: Mapping[int, Sequence[Block]]
     shared: Mapping[int, tuple[Abbreviation, ...]]
     abbreviations: Sequence[Abbreviation]
 
