@@ -15,11 +15,11 @@ from msgspec import Struct, field
 from mlir_offload.toolchain.byte_view import ByteView
 
 ELF_MAGIC = b"\x7fELF"
-_ELF64_LITTLE = b"\x02\x01"
-_HEADER = struct.Struct("<4s2sBBB7xHHIQQQIHHHHHH")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
-_RELOCATION = struct.Struct("<QQq")
+ELF64_LITTLE = b"\x02\x01"
+ELF_HEADER = struct.Struct("<4s2sBBB7xHHIQQQIHHHHHH")
+SECTION = struct.Struct("<IIQQQQIIQQ")
+SYMBOL = struct.Struct("<IBBHQQ")
+RELOCATION = struct.Struct("<QQq")
 # Columns of tables: the place of a field in the numbers of a row, and their count. Numbers of 32 bits in section
 # headers (name, type, info) and symbols (name), of 16 bits in symbols (section).
 _SECTION_WORDS = 16
@@ -198,7 +198,7 @@ class ElfFile(Struct):
     @property
     def section_count(self) -> int:
         """Return the number of section headers."""
-        return len(self.headers) // _SECTION.size
+        return len(self.headers) // SECTION.size
 
     def section(self, number: int) -> ElfSection:
         """Return one section by its number."""
@@ -207,7 +207,7 @@ class ElfFile(Struct):
         return ElfSection(number, name, kind, flags, address, offset, size, link, info, entry_size)
 
     def _row(self, number: int) -> tuple[int, ...]:
-        return _SECTION.unpack_from(self.headers, number * _SECTION.size)
+        return SECTION.unpack_from(self.headers, number * SECTION.size)
 
     @property
     def is_relocatable(self) -> bool:
@@ -283,8 +283,8 @@ class ElfFile(Struct):
         places = names.places(prefixes) if names else frozenset()
         if prefixes and not places:
             return
-        data = self._table(section.number, _SYMBOL)
-        rows: Iterable[tuple[int, ...]] = _SYMBOL.iter_unpack(data)
+        data = self._table(section.number, SYMBOL)
+        rows: Iterable[tuple[int, ...]] = SYMBOL.iter_unpack(data)
         if prefixes:
             is_named = map(places.__contains__, _column(data, "I", _NAME, _SYMBOL_WORDS))
             rows = compress(rows, is_named)
@@ -297,7 +297,7 @@ class ElfFile(Struct):
         for number in self._numbers(SectionType.SYMTAB):
             names = self.strings(self._row(number)[6])
             if names is not None:
-                data = self._table(number, _SYMBOL)
+                data = self._table(number, SYMBOL)
                 sections = _column(data, "H", _SYMBOL_SECTION, _SYMBOL_HALVES)
                 is_undefined = map(_UNDEFINED.__eq__, sections)
                 places = compress(_column(data, "I", _NAME, _SYMBOL_WORDS), is_undefined)
@@ -347,7 +347,7 @@ class ElfFile(Struct):
         if self._allocated is None:
             self._allocated = [
                 (number, row[3], row[3] + row[5])
-                for number, row in enumerate(_SECTION.iter_unpack(self.headers))
+                for number, row in enumerate(SECTION.iter_unpack(self.headers))
                 if row[2] & _ALLOCATED and row[1] != SectionType.NOBITS
             ]
         for place, (number, begin, end) in enumerate(self._allocated):
@@ -366,14 +366,14 @@ class ElfFile(Struct):
         is_relocatable = self.is_relocatable
         base = 0 if is_relocatable else section.address
         end = base + section.size
-        rows = _RELOCATION.iter_unpack(self._table(table, _RELOCATION))
+        rows = RELOCATION.iter_unpack(self._table(table, RELOCATION))
         for place, info, addend in [row for row in rows if base <= row[0] < end]:
             # Only the symbols of these relocations are decoded, because they are few.
-            at = (info >> 32) * _SYMBOL.size
+            at = (info >> 32) * SYMBOL.size
             if not at:
                 found[place - base] = (-1, addend)
-            elif at + _SYMBOL.size <= len(symbols):
-                _, _, _, symbol_index, value, _ = _SYMBOL.unpack_from(symbols, at)
+            elif at + SYMBOL.size <= len(symbols):
+                _, _, _, symbol_index, value, _ = SYMBOL.unpack_from(symbols, at)
                 index = _place(symbol_index) if is_relocatable else -1
                 found[place - base] = (index, value + addend)
 
@@ -384,9 +384,9 @@ def read_elf(view: ByteView) -> ElfFile:
     Raises VerificationError if it is not a 64-bit little-endian ELF file, or is corrupt.
     """
     view = view.part(0, view.size, "content", form="ELF file")
-    header = view.unpack(_HEADER, 0, "header")
+    header = view.unpack(ELF_HEADER, 0, "header")
     magic, form, _, os_abi, abi_version, kind, machine, _, _, _, sections_at, flags, *sizes = header
-    if magic != ELF_MAGIC or form != _ELF64_LITTLE:
+    if magic != ELF_MAGIC or form != ELF64_LITTLE:
         raise view.malformed(0, "identification", "not a 64-bit little-endian ELF file")
     elf = ElfFile(view, kind, machine, flags, os_abi, abi_version)
     if sections_at:
@@ -397,22 +397,22 @@ def read_elf(view: ByteView) -> ElfFile:
 def _read_sections(elf: ElfFile, begin: int, entry_size: int, count: int, number: int) -> None:
     """Set the section headers and the section name table."""
     view = elf.view
-    if entry_size != _SECTION.size:
+    if entry_size != SECTION.size:
         reason = f"found {entry_size}, expected 64"
         raise view.malformed(58, "section header size", reason)
     if not count or number == _EXTENDED_INDEX:
         # The header fields are too small for 65,280 or more sections; section 0 contains the numbers.
-        first = view.unpack(_SECTION, begin, "section header")
+        first = view.unpack(SECTION, begin, "section header")
         count, number = count or first[5], first[6] if number == _EXTENDED_INDEX else number
-    elf.headers = view.read(begin, _SECTION.size * count, "section headers")
+    elf.headers = view.read(begin, SECTION.size * count, "section headers")
     if not 0 <= number < count:
         raise view.malformed(62, "section name index", f"there is no section {number}")
-    offset, size = _SECTION.unpack_from(elf.headers, number * _SECTION.size)[4:6]
+    offset, size = SECTION.unpack_from(elf.headers, number * SECTION.size)[4:6]
     elf.names = names = StringTable(view.part(offset, size, "section names"))
     elf._strings[number] = names  # noqa: SLF001 (of this module)
     if not names.data.endswith(b"\0"):
         # Only in this case can a name have no end. Check all names, so that the error does not depend on the caller.
-        for row in _SECTION.iter_unpack(elf.headers):
+        for row in SECTION.iter_unpack(elf.headers):
             names.text_at(row[0])
 
 

@@ -66,15 +66,15 @@ class _Array(Struct, frozen=True):
 
 def _entries(elf: ElfFile) -> Iterator[tuple[HostEntry, tuple[int, int]]]:
     learned = tuple(learned_layouts(elf)) if elf.may_have(LEARNED_SECTION) else ()
-    for section in elf.starting(_array_names(learned)):
+    for section in elf.starting(array_names(learned)):
         if section.type == SectionType.PROGBITS and section.size:
-            array = _array_named(section.name, learned)
+            array = array_named(section.name, learned)
             if array is not None:
                 yield from _read_array(elf, section, array)
 
 
 @table_cache
-def _array_names(learned: tuple[EntryLayout, ...]) -> tuple[bytes, ...]:
+def array_names(learned: tuple[EntryLayout, ...]) -> tuple[bytes, ...]:
     """Return the section names of these layouts and of all in the table, without suffixes."""
     layouts = (*learned, *entry_layouts())
     return tuple({base.encode() for layout in layouts for _, base in layout.sections})
@@ -89,7 +89,7 @@ def learned_layouts(elf: ElfFile) -> Iterator[EntryLayout]:
 
 
 @table_cache
-def _array_named(name: str, learned: tuple[EntryLayout, ...]) -> _Array | None:
+def array_named(name: str, learned: tuple[EntryLayout, ...]) -> _Array | None:
     """Return how the array in a section of this name is read; None if it contains no entries.
 
     `clang -r --offload-link` adds a suffix to the name, so that no later link registers the entries again.

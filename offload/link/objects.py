@@ -17,6 +17,7 @@ from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, ElfSection, SectionType
 from mlir_offload.offload.host import module_objects
 from mlir_offload.offload.host.object_entry import HostEntry, read_entries
 from mlir_offload.offload.learned_section import LEARNED_SECTION, read_learned
+from mlir_offload.offload.link.plain_object import read_plain
 from mlir_offload.offload.link.runner_library import load_runner_table
 from mlir_offload.offload.runtime import MEMREF_COPY
 from mlir_offload.toolchain import lazy
@@ -185,7 +186,7 @@ def read_member(member: ArchiveMember, path: Path) -> tuple[ObjectContents, ...]
 def _contents(view: ByteView, path: Path, name: str) -> Iterator[ObjectContents]:
     head = view.head(4)
     if head == ELF_MAGIC:
-        contents = _read_object(read_elf(view), path, name)
+        contents = _read_object(view, path, name)
         if contents.has_offloading or contents.library_functions:
             yield contents
     elif head in _BITCODE_MAGICS:
@@ -226,7 +227,23 @@ _LOOKED_FOR = tuple(
 )
 
 
-def _read_object(elf: ElfFile, path: Path, member: str) -> ObjectContents:
+def _read_object(view: ByteView, path: Path, member: str) -> ObjectContents:
+    plain = read_plain(view)
+    if plain is None:
+        return _read_unusual(read_elf(view), path, member)
+    return ObjectContents(
+        path,
+        member,
+        is_relocatable=True,
+        images=plain.images,
+        entries=plain.entries,
+        runtime_symbols=_of_runtime(plain.undefined),
+        fatbins=(),
+        library_functions=_of_libraries(plain.undefined),
+    )
+
+
+def _read_unusual(elf: ElfFile, path: Path, member: str) -> ObjectContents:
     sections: defaultdict[str, list[ElfSection]] = defaultdict(list)
     for section in elf.starting(_LOOKED_FOR):
         sections[section.name].append(section)
@@ -258,15 +275,22 @@ def _called(elf: ElfFile) -> tuple[frozenset[str], frozenset[str]]:
 
     The functions of the host runtime include those that the object embeds.
     """
-    undefined = list(elf.undefined_names())
-    runtime = [name for name in undefined if name.startswith(_RUNTIME_PREFIXES)]
-    runtime += [
+    undefined = tuple(elf.undefined_names())
+    embedded = frozenset(
         symbol.name
         for section in elf.of_type(SectionType.SYMTAB)
         for symbol in elf.symbols_of(section, (_EMBEDDED_PREFIX.encode(),))
         if symbol.is_weak and symbol.is_hidden
-    ]
-    return frozenset(runtime), frozenset(filter(_is_of_library, undefined))
+    )
+    return _of_runtime(undefined) | embedded, _of_libraries(undefined)
+
+
+def _of_runtime(functions: Iterable[str]) -> frozenset[str]:
+    return frozenset([name for name in functions if name.startswith(_RUNTIME_PREFIXES)])
+
+
+def _of_libraries(functions: Iterable[str]) -> frozenset[str]:
+    return frozenset(filter(_is_of_library, functions))
 
 
 @cache
