@@ -131,7 +131,7 @@ class _Reader:
             data, entry_at
         )
         strings = data[strings_at : strings_at + count * STRING_ENTRY_V1.size]
-        if begin + length > size or len(strings) < count * STRING_ENTRY_V1.size:
+        if begin + length > size or strings_at + count * STRING_ENTRY_V1.size > size:
             raise _UnusualError
         left = self.text_left
         pairs = STRING_ENTRY_V1.iter_unpack(strings)

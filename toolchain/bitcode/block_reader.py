@@ -38,7 +38,7 @@ _USUAL_INFO_BYTES = 1 << 12
 _SHORT = 64
 _word_at = WORD.unpack_from
 # The value bits of a chunk, the size of two numbers of one chunk each, and their continuation bits.
-_CHUNK_BITS, _TWO_CHUNKS, _TWO_CONTINUED = 0x1F, 2 * USUAL_CHUNK, 0x820
+_CHUNK_BITS, _TWO_CHUNKS, _CONTINUED, _TWO_CONTINUED = 0x1F, 2 * USUAL_CHUNK, 0x20, 0x820
 _CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 _LITERAL, _FIXED, _VBR = Encoding.LITERAL, Encoding.FIXED, Encoding.VBR
 _CHAR6, _BLOB = Encoding.CHAR6, Encoding.BLOB
@@ -144,20 +144,21 @@ class BlockReader(Iterable[Record | Block]):
             raise self.malformed(begin, abbreviation.problem)
         if abbreviation.free_count:
             self.stream.spend(abbreviation.free_count, begin)
-        steps = abbreviation.steps
-        if (
-            steps
-            and not word & abbreviation.continued
-            and abbreviation.bits <= WORD_BITS - self._width
-        ):
+        steps, used = abbreviation.steps, abbreviation.bits
+        if steps and not word & abbreviation.continued and used <= WORD_BITS - self._width:
             scalars = [word >> shift & mask | literal for shift, mask, literal in steps]
-            self.position += abbreviation.bits
+            self.position += used
+            word >>= used
         else:
             scalars = self._scalars(abbreviation.scalars, word)
-        array = None
-        if abbreviation.element is not None:
+            used = WORD_BITS
+        if abbreviation.element is None:
+            return Record(scalars.pop(0), begin, self.stream, scalars)
+        if used + USUAL_CHUNK > WORD_BITS - self._width or word & _CONTINUED:
             count, place = vbr_at(self._data, self.position, USUAL_CHUNK)
-            array = self._array(begin, abbreviation.element, count, place, scalars)
+        else:
+            count, place = word & _CHUNK_BITS, self.position + USUAL_CHUNK
+        array = self._array(begin, abbreviation.element, count, place, scalars)
         return Record(scalars.pop(0), begin, self.stream, scalars, array)
 
     def _scalars(self, fields: tuple[Field, ...], word: int) -> list[int]:

@@ -31,6 +31,7 @@ from mlir_offload.toolchain.bitcode.global_value import (
     GlobalReader,
     StringTable,
     Symbol,
+    read_strings,
 )
 from mlir_offload.toolchain.bitcode.repeated import (
     Content,
@@ -132,7 +133,7 @@ def read_bitcode_modules(view: ByteView) -> tuple[BitcodeModule, ...]:
     modules = []
     for one in _outer_modules(stream, outer_blocks(stream)):
         if one.strings not in tables:
-            tables[one.strings] = StringTable(_read_strings(stream, one.strings))
+            tables[one.strings] = StringTable(read_strings(stream, one.strings))
         modules.append(_read_module(stream.anew(), one, tables[one.strings]))
     return tuple(modules)
 
@@ -394,14 +395,6 @@ def _identification(records: Iterable[Record]) -> tuple[str, int]:
         elif record.code == IdentificationCode.EPOCH:
             epoch = record.operand(0, "epoch")
     return producer, epoch
-
-
-def _read_strings(stream: BitStream, block: Block | None) -> bytes:
-    if block is not None:
-        for entry in BlockReader(stream, block):
-            if isinstance(entry, Record):
-                return entry.text()
-    return b""
 
 
 def _summary_version(stream: BitStream, blocks: Sequence[Block]) -> int | None:
