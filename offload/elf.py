@@ -6,22 +6,26 @@ Only the headers and the requested content are read. Names and numbers follow th
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from itertools import compress
+from typing import Literal
 
 from msgspec import Struct, field
 
 from mlir_offload.toolchain.byte_view import ByteView
 
-_Row = tuple[int, ...]
-
 ELF_MAGIC = b"\x7fELF"
-_ELF64_LITTLE = b"\x02\x01"
-_HEADER = struct.Struct("<4s2sBBB7xHHIQQQIHHHHHH")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
-_RELOCATION = struct.Struct("<QQq")
-_NAME, _TYPE = 0, 1
+ELF64_LITTLE = b"\x02\x01"
+ELF_HEADER = struct.Struct("<4s2sBBB7xHHIQQQIHHHHHH")
+SECTION = struct.Struct("<IIQQQQIIQQ")
+SYMBOL = struct.Struct("<IBBHQQ")
+RELOCATION = struct.Struct("<QQq")
+# Columns of tables: the place of a field in the numbers of a row, and their count. Numbers of 32 bits in section
+# headers (name, type, info) and symbols (name), of 16 bits in symbols (section).
+_SECTION_WORDS = 16
+_NAME, _TYPE, _INFO = 0, 1, 11
+_SYMBOL_WORDS = 6
+_SYMBOL_SECTION, _SYMBOL_HALVES = 3, 12
 _ALLOCATED = 0x2
 _SPECIAL_SECTIONS = 0xFF00
 _EXTENDED_INDEX = 0xFFFF
@@ -131,6 +135,16 @@ class StringTable(Struct):
         self.data = self.view.whole()
         self._left = (self.view.size + _LONGEST_NAME) * _NAME_BYTES_PER_BYTE
 
+    def places(self, prefixes: tuple[bytes, ...]) -> Collection[int]:
+        """Return the offsets at which a string that begins with one of the prefixes may begin."""
+        found: set[int] = set()
+        for prefix in prefixes:
+            at = self.data.find(prefix)
+            while at >= 0:
+                found.add(at)
+                at = self.data.find(prefix, at + 1)
+        return found
+
     def text_at(self, offset: int) -> str:
         """Return the string at an offset; empty if the offset is outside the table.
 
@@ -155,8 +169,8 @@ class StringTable(Struct):
 class ElfFile(Struct):
     """An ELF file with its section headers. The content of the sections is read on demand.
 
-    `rows` are the raw section headers. A link needs only a few sections of most objects, so names are decoded
-    on demand.
+    `headers` are the bytes of the section headers. A link needs only a few sections of most objects, so they are
+    decoded on demand.
     """
 
     view: ByteView
@@ -165,12 +179,12 @@ class ElfFile(Struct):
     flags: int
     os_abi: int
     abi_version: int
-    rows: Sequence[_Row] = ()
+    headers: bytes = b""
     names: StringTable | None = None
     # String tables by section number. Many compilers use one table for section names and symbol names.
     _strings: dict[int, StringTable] = field(default_factory=dict)
     _sections: tuple[ElfSection, ...] | None = None
-    _columns: tuple[tuple[int, ...], ...] | None = None
+    _columns: dict[int, list[int]] = field(default_factory=dict)
     # The sections that are loaded with a program: number, start address and end address.
     _allocated: list[tuple[int, int, int]] | None = None
 
@@ -178,14 +192,22 @@ class ElfFile(Struct):
     def sections(self) -> tuple[ElfSection, ...]:
         """Return all sections. Raises VerificationError if a name is corrupt."""
         if self._sections is None:
-            self._sections = tuple([self.section(number) for number in range(len(self.rows))])
+            self._sections = tuple(map(self.section, range(self.section_count)))
         return self._sections
+
+    @property
+    def section_count(self) -> int:
+        """Return the number of section headers."""
+        return len(self.headers) // SECTION.size
 
     def section(self, number: int) -> ElfSection:
         """Return one section by its number."""
-        at, kind, flags, address, offset, size, link, info, _, entry_size = self.rows[number]
+        at, kind, flags, address, offset, size, link, info, _, entry_size = self._row(number)
         name = self.names.text_at(at) if self.names else ""
         return ElfSection(number, name, kind, flags, address, offset, size, link, info, entry_size)
+
+    def _row(self, number: int) -> tuple[int, ...]:
+        return SECTION.unpack_from(self.headers, number * SECTION.size)
 
     @property
     def is_relocatable(self) -> bool:
@@ -199,7 +221,7 @@ class ElfFile(Struct):
 
     def may_have(self, name: str) -> bool:
         """Return whether the section names contain a string; much faster than `named`."""
-        return self.names is not None and name.encode() in self.names.data
+        return self.names is not None and self.names.data.find(name.encode()) >= 0
 
     def named(self, name: str) -> tuple[ElfSection, ...]:
         """Return the sections with a name."""
@@ -207,18 +229,11 @@ class ElfFile(Struct):
 
     def starting(self, prefixes: tuple[bytes, ...]) -> tuple[ElfSection, ...]:
         """Return the sections whose names, including the final NUL, start with one of the prefixes."""
-        names = self.names.data if self.names else b""
-        places: set[int] = set()
-        # Most objects contain few of the requested sections.
-        for prefix in [prefix for prefix in prefixes if prefix in names]:
-            at = names.find(prefix)
-            while at >= 0:
-                places.add(at)
-                at = names.find(prefix, at + 1)
+        places = self.names.places(prefixes) if self.names else frozenset()
         if not places:
             return ()
         is_named = map(places.__contains__, self._column(_NAME))
-        return tuple([self.section(number) for number in compress(range(len(self.rows)), is_named)])
+        return tuple([self.section(number) for number in compress(self._all, is_named)])
 
     def of_type(self, kind: int) -> Iterator[ElfSection]:
         """Return the sections of a type."""
@@ -226,13 +241,18 @@ class ElfFile(Struct):
 
     def _numbers(self, kind: int) -> Iterator[int]:
         """Return the numbers of the sections of a type."""
-        return compress(range(len(self.rows)), map(kind.__eq__, self._column(_TYPE)))
+        return compress(self._all, map(kind.__eq__, self._column(_TYPE)))
 
-    def _column(self, number: int) -> tuple[int, ...]:
-        """Return a field of all section headers, because a loop in C over a tuple is faster than one over the rows."""
-        if self._columns is None:
-            self._columns = tuple(zip(*self.rows, strict=True))
-        return self._columns[number] if self._columns else ()
+    @property
+    def _all(self) -> range:
+        return range(self.section_count)
+
+    def _column(self, place: int) -> list[int]:
+        """Return a field of all section headers, because a loop in C over numbers is faster than one over headers."""
+        found = self._columns.get(place)
+        if found is None:
+            found = self._columns[place] = _column(self.headers, "I", place, _SECTION_WORDS)
+        return found
 
     def content(self, section: ElfSection, *, form: str = "") -> ByteView:
         """Return the content of a section; empty for SHT_NOBITS.
@@ -245,7 +265,7 @@ class ElfFile(Struct):
 
     def _content_of(self, number: int) -> ByteView:
         """Return the content of a section like `content`, but decode its name only for an error."""
-        row = self.rows[number]
+        row = self._row(number)
         if row[1] == SectionType.NOBITS or row[4] + row[5] > self.view.size:
             return self.content(self.section(number))
         return self.view.part(row[4], row[5], "section")
@@ -260,18 +280,37 @@ class ElfFile(Struct):
     ) -> Iterator[ElfSymbol]:
         """Yield the symbols of a symbol table in order: all, or those whose names start with a prefix."""
         names = self.strings(section.link)
-        view = self.content(section)
-        rows = view.table(_SYMBOL, 0, view.size // _SYMBOL.size, f"section {section.name}")
+        places = names.places(prefixes) if names else frozenset()
+        if prefixes and not places:
+            return
+        data = self._table(section.number, SYMBOL)
+        rows: Iterable[tuple[int, ...]] = SYMBOL.iter_unpack(data)
         if prefixes:
-            begins = names.data.startswith if names else b"".startswith
-            rows = iter([row for row in rows if begins(prefixes, row[0])])
+            is_named = map(places.__contains__, _column(data, "I", _NAME, _SYMBOL_WORDS))
+            rows = compress(rows, is_named)
         for name, info, other, index, value, size in rows:
             text = names.text_at(name) if names is not None else ""
             yield ElfSymbol(text, info, other, _place(index), value, size)
 
+    def undefined_names(self) -> Iterator[str]:
+        """Yield the names of the undefined symbols in the tables `.symtab`, in order."""
+        for number in self._numbers(SectionType.SYMTAB):
+            names = self.strings(self._row(number)[6])
+            if names is not None:
+                data = self._table(number, SYMBOL)
+                sections = _column(data, "H", _SYMBOL_SECTION, _SYMBOL_HALVES)
+                is_undefined = map(_UNDEFINED.__eq__, sections)
+                places = compress(_column(data, "I", _NAME, _SYMBOL_WORDS), is_undefined)
+                yield from map(names.text_at, places)
+
+    def _table(self, number: int, layout: struct.Struct) -> bytes:
+        """Return the complete rows of a table that is a section."""
+        view = self._content_of(number)
+        return view.read(0, view.size // layout.size * layout.size, "section")
+
     def strings(self, index: int) -> StringTable | None:
         """Return the string table in a section, or None if there is no such section."""
-        if not 0 < index < len(self.rows):
+        if not 0 < index < self.section_count:
             return None
         if index not in self._strings:
             self._strings[index] = StringTable(self._content_of(index))
@@ -283,21 +322,21 @@ class ElfFile(Struct):
         In a linked file, the index is -1 and the second number is an address.
         """
         found: dict[int, tuple[int, int]] = {}
-        everywhere, own = not self.is_relocatable, section.number
+        owners = self._column(_INFO) if self.is_relocatable else ()
         for number in self._numbers(SectionType.RELA):
-            if everywhere or self.rows[number][7] == own:
-                found.update(self._pointers_of(number, section))
+            if not owners or owners[number] == section.number:
+                self._add_pointers(found, number, section)
         return found
 
     def text_of(self, pointer: tuple[int, int]) -> str:
         """Return the string at a pointer from `pointers`; empty if the pointer is invalid."""
         index, offset = pointer
-        if not 0 <= index < len(self.rows):
+        if not 0 <= index < self.section_count:
             index, offset = self._placed(offset)
         if index < 0 or offset < 0:
             return ""
         # The names of all entries are usually in one small section: read it at once.
-        if self.rows[index][5] <= _SMALL_BYTES:
+        if self._row(index)[5] <= _SMALL_BYTES:
             table = self.strings(index)
             return table.text_at(offset) if table else ""
         view = self._content_of(index)
@@ -308,7 +347,7 @@ class ElfFile(Struct):
         if self._allocated is None:
             self._allocated = [
                 (number, row[3], row[3] + row[5])
-                for number, row in enumerate(self.rows)
+                for number, row in enumerate(SECTION.iter_unpack(self.headers))
                 if row[2] & _ALLOCATED and row[1] != SectionType.NOBITS
             ]
         for place, (number, begin, end) in enumerate(self._allocated):
@@ -318,27 +357,25 @@ class ElfFile(Struct):
                 return number, address - begin
         return -1, 0
 
-    def _pointers_of(
-        self, table: int, section: ElfSection
-    ) -> Iterator[tuple[int, tuple[int, int]]]:
-        link = self.rows[table][6]
-        has_symbols = 0 < link < len(self.rows)
+    def _add_pointers(
+        self, found: dict[int, tuple[int, int]], table: int, section: ElfSection
+    ) -> None:
+        link = self._row(table)[6]
+        has_symbols = 0 < link < self.section_count
         symbols = self._content_of(link).whole() if has_symbols else b""
         is_relocatable = self.is_relocatable
         base = 0 if is_relocatable else section.address
-        view = self._content_of(table)
-        rows = view.table(_RELOCATION, 0, view.size // _RELOCATION.size, "relocations")
         end = base + section.size
+        rows = RELOCATION.iter_unpack(self._table(table, RELOCATION))
         for place, info, addend in [row for row in rows if base <= row[0] < end]:
-            offset = place - base
             # Only the symbols of these relocations are decoded, because they are few.
-            at = (info >> 32) * _SYMBOL.size
+            at = (info >> 32) * SYMBOL.size
             if not at:
-                yield offset, (-1, addend)
-            elif at + _SYMBOL.size <= len(symbols):
-                _, _, _, symbol_index, value, _ = _SYMBOL.unpack_from(symbols, at)
+                found[place - base] = (-1, addend)
+            elif at + SYMBOL.size <= len(symbols):
+                _, _, _, symbol_index, value, _ = SYMBOL.unpack_from(symbols, at)
                 index = _place(symbol_index) if is_relocatable else -1
-                yield offset, (index, value + addend)
+                found[place - base] = (index, value + addend)
 
 
 def read_elf(view: ByteView) -> ElfFile:
@@ -347,36 +384,41 @@ def read_elf(view: ByteView) -> ElfFile:
     Raises VerificationError if it is not a 64-bit little-endian ELF file, or is corrupt.
     """
     view = view.part(0, view.size, "content", form="ELF file")
-    header = view.unpack(_HEADER, 0, "header")
+    header = view.unpack(ELF_HEADER, 0, "header")
     magic, form, _, os_abi, abi_version, kind, machine, _, _, _, sections_at, flags, *sizes = header
-    if magic != ELF_MAGIC or form != _ELF64_LITTLE:
+    if magic != ELF_MAGIC or form != ELF64_LITTLE:
         raise view.malformed(0, "identification", "not a 64-bit little-endian ELF file")
-    rows, strings = _section_rows(view, sections_at, *sizes[3:]) if sections_at else ([], {})
-    names = next(iter(strings.values()), None)
-    return ElfFile(view, kind, machine, flags, os_abi, abi_version, rows, names, strings)
+    elf = ElfFile(view, kind, machine, flags, os_abi, abi_version)
+    if sections_at:
+        _read_sections(elf, sections_at, *sizes[3:])
+    return elf
 
 
-def _section_rows(
-    view: ByteView, begin: int, entry_size: int, count: int, number: int
-) -> tuple[list[_Row], dict[int, StringTable]]:
-    """Return the raw section headers, and the section name table by its section number."""
-    if entry_size != _SECTION.size:
+def _read_sections(elf: ElfFile, begin: int, entry_size: int, count: int, number: int) -> None:
+    """Set the section headers and the section name table."""
+    view = elf.view
+    if entry_size != SECTION.size:
         reason = f"found {entry_size}, expected 64"
         raise view.malformed(58, "section header size", reason)
     if not count or number == _EXTENDED_INDEX:
         # The header fields are too small for 65,280 or more sections; section 0 contains the numbers.
-        first = view.unpack(_SECTION, begin, "section header")
+        first = view.unpack(SECTION, begin, "section header")
         count, number = count or first[5], first[6] if number == _EXTENDED_INDEX else number
-    rows = list(view.table(_SECTION, begin, count, "section headers"))
-    if not 0 <= number < len(rows):
+    elf.headers = view.read(begin, SECTION.size * count, "section headers")
+    if not 0 <= number < count:
         raise view.malformed(62, "section name index", f"there is no section {number}")
-    offset, size = rows[number][4:6]
-    names = StringTable(view.part(offset, size, "section names"))
+    offset, size = SECTION.unpack_from(elf.headers, number * SECTION.size)[4:6]
+    elf.names = names = StringTable(view.part(offset, size, "section names"))
+    elf._strings[number] = names  # noqa: SLF001 (of this module)
     if not names.data.endswith(b"\0"):
         # Only in this case can a name have no end. Check all names, so that the error does not depend on the caller.
-        for row in rows:
+        for row in SECTION.iter_unpack(elf.headers):
             names.text_at(row[0])
-    return rows, {number: names}
+
+
+def _column(rows: bytes, form: Literal["H", "I"], place: int, count: int) -> list[int]:
+    """Return one field of all rows of a table. The host is little-endian, as the file."""
+    return memoryview(rows).cast(form)[place::count].tolist()
 
 
 def _place(index: int) -> int:

@@ -11,6 +11,30 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
+# The same constant as in `typing`, which would be imported only for it.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from functools import cached_property
+
+    lazy = cached_property
+else:
+
+    class lazy:  # noqa: N801 (used as `cached_property` is)
+        """A property that is computed at the first access and kept in the `__dict__` of the object.
+
+        Unlike `functools.cached_property` of Python 3.11, it takes no lock, which costs more than most values.
+        """
+
+        def __init__(self, compute: Callable[..., object]) -> None:
+            """Store the function."""
+            self._compute = compute
+
+        def __get__(self, instance: object, _: type[object]) -> object:
+            """Return the value. Later accesses find it in the `__dict__`."""
+            value = instance.__dict__[self._compute.__name__] = self._compute(instance)
+            return value
+
 
 class _LazyModule(ModuleType):
     """A proxy of a module that loads the module when an attribute is accessed."""

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -190,12 +190,7 @@ def table_cache(function: Callable[P, T]) -> Callable[P, T]:
     """Cache the results of a function that reads tables, until more rows are learned."""
     cached = functools.cache(function)
     _FORGET.append(cached.cache_clear)
-
-    @functools.wraps(function)
-    def remembered(*arguments: P.args, **named: P.kwargs) -> T:
-        return cached(*arguments, **named)  # type: ignore[arg-type]  # an unhashable argument raises TypeError
-
-    return remembered
+    return cast("Callable[P, T]", cached)
 
 
 def learn_release(release: LearnedRelease) -> None:

@@ -7,7 +7,6 @@ size (plus 64 KiB), and the time is linear in the size.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +23,7 @@ from mlir_offload.offload.container.packager import (
     STRING_ENTRY_V1,
     aligned,
 )
+from mlir_offload.toolchain import lazy
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 from mlir_offload.toolchain.errors import VerificationError
 
@@ -58,12 +58,12 @@ class PackagedImage(Struct, frozen=True, dict=True):
     version: int = 1
     kind_code: int = 0
 
-    @cached_property
+    @lazy
     def triple(self) -> str:
         """Return the target triple; empty if none is stored."""
         return dict(self.strings).get("triple", "")
 
-    @cached_property
+    @lazy
     def arch(self) -> str:
         """Return the architecture; empty if none is stored."""
         return dict(self.strings).get("arch", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct, to_builtins
 
@@ -53,34 +53,31 @@ def kernel_addresses(elf: ElfFile) -> Iterator[tuple[str, str, tuple[int, int]]]
             yield entry.kind, entry.name, address
 
 
+class _Array(Struct, frozen=True):
+    """How an array of entries is read: the kind (empty: each entry has its own), and the layout.
+
+    `layouts` are the layout of entries that begin with a zero, and of those that begin with an address.
+    """
+
+    kind: str
+    is_device_linked: bool
+    layouts: tuple[EntryLayout, EntryLayout]
+
+
 def _entries(elf: ElfFile) -> Iterator[tuple[HostEntry, tuple[int, int]]]:
     learned = tuple(learned_layouts(elf)) if elf.may_have(LEARNED_SECTION) else ()
-    names = _array_names(learned) if learned else _usual_names()
-    for section in elf.starting(names):
+    for section in elf.starting(array_names(learned)):
         if section.type == SectionType.PROGBITS and section.size:
-            arrays = (
-                _arrays_named(section.name, (*learned, *entry_layouts()))
-                if learned
-                else _usual_arrays(section.name)
-            )
-            for kind, layouts in arrays:
-                yield from _read_array(elf, section, kind, layouts)
+            array = array_named(section.name, learned)
+            if array is not None:
+                yield from _read_array(elf, section, array)
 
 
-def _array_names(learned: Iterable[EntryLayout]) -> tuple[bytes, ...]:
+@table_cache
+def array_names(learned: tuple[EntryLayout, ...]) -> tuple[bytes, ...]:
     """Return the section names of these layouts and of all in the table, without suffixes."""
     layouts = (*learned, *entry_layouts())
     return tuple({base.encode() for layout in layouts for _, base in layout.sections})
-
-
-@table_cache
-def _usual_names() -> tuple[bytes, ...]:
-    return _array_names(())
-
-
-@table_cache
-def _usual_arrays(name: str) -> tuple[tuple[str, list[EntryLayout]], ...]:
-    return tuple(_arrays_named(name, entry_layouts()))
 
 
 def learned_layouts(elf: ElfFile) -> Iterator[EntryLayout]:
@@ -91,54 +88,53 @@ def learned_layouts(elf: ElfFile) -> Iterator[EntryLayout]:
                 yield entry_layout(to_builtins(row))
 
 
-def _arrays_named(
-    name: str, known: Iterable[EntryLayout]
-) -> Iterator[tuple[str, list[EntryLayout]]]:
-    """Yield the kind of a section, by its name (empty: each entry has its kind), and its layouts.
+@table_cache
+def array_named(name: str, learned: tuple[EntryLayout, ...]) -> _Array | None:
+    """Return how the array in a section of this name is read; None if it contains no entries.
 
     `clang -r --offload-link` adds a suffix to the name, so that no later link registers the entries again.
     """
     kind = ""
     layouts = []
-    for layout in known:
+    for layout in (*learned, *entry_layouts()):
         for own_kind, base in layout.sections:
             if name == base or name.startswith(f"{base}_"):
                 kind = "" if len({other for _, other in layout.sections}) == 1 else own_kind
                 layouts.append(layout)
                 break
-    if layouts:
-        yield kind, layouts
+    if not layouts:
+        return None
+    zero, address = (
+        next((one for one in layouts if (one.fields[0].name == "address") == begins), layouts[0])
+        for begins in (False, True)
+    )
+    is_device_linked = all(name not in one.section_names for one in layouts)
+    return _Array(kind, is_device_linked, (zero, address))
 
 
 def _read_array(
-    elf: ElfFile, section: ElfSection, kind: str, layouts: list[EntryLayout]
+    elf: ElfFile, section: ElfSection, array: _Array
 ) -> Iterator[tuple[HostEntry, tuple[int, int]]]:
     content = elf.content(section, form="offload entries")
     pointers = elf.pointers(section)
-    is_device_linked = all(section.name not in item.section_names for item in layouts)
     # Entries of 9 fields begin with a zero, those of 5 with an address.
-    starts_with_address = 0 in pointers or content.head(8) != bytes(8)
-    layout = next(
-        (item for item in layouts if (item.fields[0].name == "address") == starts_with_address),
-        layouts[0],
-    )
+    layout = array.layouts[0 in pointers or content.head(8) != bytes(8)]
     members, numbers = layout.members, layout.numbers
     rows = content.table(members, 0, content.size // members.size, "entries")
     for start, row in zip(range(0, content.size, members.size), rows, strict=False):
         values = (*row, 0)
-        named_at = start + layout.name_at
-        name = elf.text_of(pointers.get(named_at) or (-1, values[numbers["name"]]))
+        name = elf.text_of(pointers.get(start + layout.name_at) or (-1, values[numbers["name"]]))
         if not name:
             continue
         entry = HostEntry(
-            kind or kind_name(values[numbers["kind"]]),
+            array.kind or kind_name(values[numbers["kind"]]),
             name,
             values[numbers["size"]],
             values[numbers["flags"]],
             values[numbers["data"]],
             section.name,
             len(layout.fields),
-            is_device_linked,
+            array.is_device_linked,
         )
         address = pointers.get(start + layout.address_at) or (-1, values[numbers["address"]])
         yield entry, address

@@ -12,7 +12,6 @@ from mlir_offload.offload.link.coverage import (
     KernelImage,
     arch_name,
     compile_too,
-    registered_kernels,
     uncovered_kernels,
     unregistered_kernels,
 )
@@ -73,7 +72,7 @@ def kind_notes(inputs: Iterable[ObjectContents]) -> tuple[str, ...]:
 def _kinds_of_kernels(item: ObjectContents) -> frozenset[str]:
     """Return the offload kinds of the kernel that is registered for the most kinds."""
     kinds: defaultdict[str, set[str]] = defaultdict(set)
-    for kind, kernel in registered_kernels(item):
+    for kind, kernel in item.registered:
         kinds[kernel].add(kind)
     ranked = sorted(kinds.values(), key=len)
     return frozenset(ranked[-1] if ranked else ())
@@ -132,7 +131,7 @@ def _half_linked_findings(item: ObjectContents) -> Iterator[Finding]:
     """
     if not (item.fatbins or item.hip_fatbins):
         return
-    entries = set(registered_kernels(item))
+    entries = set(item.registered)
     linked = {(image.kind, name) for image in loaded_images(item) for name in image.kernels or ()}
     if entries & linked:
         yield Finding(
@@ -208,11 +207,11 @@ def _missing_findings(contents: Sequence[ObjectContents], abi: OffloadAbi) -> It
 
 def _shortages(contents: Sequence[ObjectContents], images: LinkedImages) -> Iterator[_Shortage]:
     objects = [item for item in contents if not item.is_optional]
-    kinds = {kind for item in objects for kind, _ in registered_kernels(item)}
+    kinds = {kind for item in objects for kind, _ in item.registered}
     needed = {kind: images.archs(kind, objects) or images.archs(kind) for kind in kinds}
     for item in objects:
         kernels: dict[str, list[str]] = defaultdict(list)
-        for kind, kernel in dict.fromkeys(registered_kernels(item)):
+        for kind, kernel in dict.fromkeys(item.registered):
             kernels[kind].append(kernel)
         for kind, names in kernels.items():
             archs = needed[kind]

@@ -19,7 +19,7 @@ from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import all_kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
 
@@ -63,18 +63,10 @@ def expected_kernels(inputs: Iterable[ObjectContents]) -> ExpectedKernels:
     objects = [item for item in contents if not item.is_optional]
     members = [item for item in contents if item.is_optional]
     return ExpectedKernels(
-        frozenset(pair for item in objects for pair in registered_kernels(item)),
+        frozenset(pair for item in objects for pair in item.registered),
         frozenset((image.kind, device_arch(image)) for item in objects for image in item.images),
         frozenset((image.kind, device_arch(image)) for item in members for image in item.images),
     )
-
-
-def registered_kernels(item: ObjectContents) -> Iterator[tuple[str, str]]:
-    """Yield the kind and name of each kernel that the next link, or this file, registers."""
-    kinds = all_kinds() if item.entries else ()
-    for entry in item.entries:
-        if entry.is_kernel and not entry.is_device_linked and entry.kind in kinds:
-            yield entry.kind, entry.name
 
 
 def held_kernels(item: ObjectContents) -> frozenset[KernelImage]:
@@ -95,7 +87,7 @@ def missing_kernels(
     """
     contents = read_objects(linked)
     images = tuple(image for item in contents for image in loaded_images(item))
-    kernels = expected.kernels | {pair for item in contents for pair in registered_kernels(item)}
+    kernels = expected.kernels | {pair for item in contents for pair in item.registered}
     found = frozenset((image.kind, image.arch) for image in images)
     taken = expected.archs | (expected.member_archs & found)
     needed = {
@@ -115,7 +107,7 @@ def _held_apart(
 
     Such a kernel is not the kernel of the same name that the common link should produce.
     """
-    together = {pair for item in linked for pair in registered_kernels(item)}
+    together = {pair for item in linked for pair in item.registered}
     registered = {
         one for item in linked for one in _device_linked_kernels(item) if one[1:] in together
     }
@@ -190,7 +182,7 @@ def check_resolved(linked: Path, *, name: str = "") -> None:
 def has_sections(linked: Path) -> bool:
     """Return whether a linked file has section headers, which -z nosectionheader omits."""
     with open_view(linked) as view:
-        return view.head(len(ELF_MAGIC)) != ELF_MAGIC or bool(read_elf(view).rows)
+        return view.head(len(ELF_MAGIC)) != ELF_MAGIC or read_elf(view).section_count > 0
 
 
 def check_entries(linked: Path, inputs: Iterable[ObjectContents], *, name: str = "") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,14 @@ from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, ElfSection, SectionType
 from mlir_offload.offload.host import module_objects
 from mlir_offload.offload.host.object_entry import HostEntry, read_entries
 from mlir_offload.offload.learned_section import LEARNED_SECTION, read_learned
+from mlir_offload.offload.link.plain_object import read_plain
 from mlir_offload.offload.link.runner_library import load_runner_table
 from mlir_offload.offload.runtime import MEMREF_COPY
+from mlir_offload.toolchain import lazy
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.tables import LearnedRelease
-from mlir_offload.toolchain.target import Kind, kind_of_image
+from mlir_offload.toolchain.target import Kind, all_kinds, kind_of_image
 
 if TYPE_CHECKING:
     from mlir_offload.offload.host.module_objects import ModuleObject
@@ -34,7 +36,6 @@ HIP_FATBIN_SECTION = ".hip_fatbin"
 _DEVICE_PREFIXES = ("mgpu", "mlir_offload_")
 _RUNTIME_PREFIXES = (*_DEVICE_PREFIXES, MEMREF_COPY)
 _EMBEDDED_PREFIX = "mgpu"
-_RUNTIME_BYTES = tuple(prefix.encode() for prefix in _RUNTIME_PREFIXES)
 _NONE: frozenset[str] = frozenset()
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
@@ -105,7 +106,19 @@ class ObjectContents(Struct, frozen=True, dict=True):
         packaged = {image.kind for image in self.images}
         return frozenset(packaged | {entry.kind for entry in self.entries})
 
-    @cached_property
+    @lazy
+    def registered(self) -> tuple[tuple[str, str], ...]:
+        """Return the kind and name of each kernel that the next link, or this file, registers."""
+        kinds = all_kinds() if self.entries else ()
+        return tuple(
+            [
+                (one.kind, one.name)
+                for one in self.entries
+                if not one.size_bytes and not one.is_device_linked and one.kind in kinds
+            ]
+        )
+
+    @lazy
     def device_kinds(self) -> frozenset[Kind]:
         """Return the device kinds of the images, and of entries of an offload kind without an image."""
         packaged = {kind_of_image(image.kind, image.triple) for image in self.images}
@@ -173,7 +186,7 @@ def read_member(member: ArchiveMember, path: Path) -> tuple[ObjectContents, ...]
 def _contents(view: ByteView, path: Path, name: str) -> Iterator[ObjectContents]:
     head = view.head(4)
     if head == ELF_MAGIC:
-        contents = _read_object(read_elf(view), path, name)
+        contents = _read_object(view, path, name)
         if contents.has_offloading or contents.library_functions:
             yield contents
     elif head in _BITCODE_MAGICS:
@@ -214,7 +227,23 @@ _LOOKED_FOR = tuple(
 )
 
 
-def _read_object(elf: ElfFile, path: Path, member: str) -> ObjectContents:
+def _read_object(view: ByteView, path: Path, member: str) -> ObjectContents:
+    plain = read_plain(view)
+    if plain is None:
+        return _read_unusual(read_elf(view), path, member)
+    return ObjectContents(
+        path,
+        member,
+        is_relocatable=True,
+        images=plain.images,
+        entries=plain.entries,
+        runtime_symbols=_of_runtime(plain.undefined),
+        fatbins=(),
+        library_functions=_of_libraries(plain.undefined),
+    )
+
+
+def _read_unusual(elf: ElfFile, path: Path, member: str) -> ObjectContents:
     sections: defaultdict[str, list[ElfSection]] = defaultdict(list)
     for section in elf.starting(_LOOKED_FOR):
         sections[section.name].append(section)
@@ -246,24 +275,25 @@ def _called(elf: ElfFile) -> tuple[frozenset[str], frozenset[str]]:
 
     The functions of the host runtime include those that the object embeds.
     """
-    runtime: set[str] = set()
-    library: set[str] = set()
-    table = load_runner_table()
-    for section in elf.of_type(SectionType.SYMTAB):
-        names = elf.strings(section.link)
-        if names is None:
-            continue
-        data = names.data
-        # Most objects call neither, and their symbols are not decoded.
-        prefixes = tuple([prefix for prefix in _RUNTIME_BYTES if prefix in data])
-        for symbol in elf.symbols_of(section, prefixes) if prefixes else ():
-            is_embedded = symbol.is_weak and symbol.is_hidden
-            if symbol.is_undefined or (is_embedded and symbol.name.startswith(_EMBEDDED_PREFIX)):
-                runtime.add(symbol.name)
-        if table.any_function.search(data):
-            library.update(
-                symbol.name
-                for symbol in elf.symbols_of(section)
-                if symbol.is_undefined and symbol.is_global and table.library_of(symbol.name)
-            )
-    return frozenset(runtime), frozenset(library)
+    undefined = tuple(elf.undefined_names())
+    embedded = frozenset(
+        symbol.name
+        for section in elf.of_type(SectionType.SYMTAB)
+        for symbol in elf.symbols_of(section, (_EMBEDDED_PREFIX.encode(),))
+        if symbol.is_weak and symbol.is_hidden
+    )
+    return _of_runtime(undefined) | embedded, _of_libraries(undefined)
+
+
+def _of_runtime(functions: Iterable[str]) -> frozenset[str]:
+    return frozenset([name for name in functions if name.startswith(_RUNTIME_PREFIXES)])
+
+
+def _of_libraries(functions: Iterable[str]) -> frozenset[str]:
+    return frozenset(filter(_is_of_library, functions))
+
+
+@cache
+def _is_of_library(function: str) -> bool:
+    """Return whether a library of MLIR defines a function. Cached, because many objects call the same functions."""
+    return load_runner_table().any_function.fullmatch(function) is not None

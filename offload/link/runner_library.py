@@ -35,11 +35,9 @@ class RunnerTable(Struct, frozen=True, dict=True):
         return next((one for one in self.libraries if one.functions.fullmatch(function)), None)
 
     @cached_property
-    def any_function(self) -> re.Pattern[bytes]:
-        """Return a pattern that finds a function of any library in a string table."""
-        names = "|".join(one.functions.pattern for one in self.libraries)
-        # The lookahead skips runs of zeros quickly.
-        return pattern(rf"\0(?!\0)(?:{names})\0".encode())
+    def any_function(self) -> re.Pattern[str]:
+        """Return a pattern of the functions of all libraries."""
+        return pattern("|".join(one.functions.pattern for one in self.libraries), re.ASCII)
 
 
 @cache

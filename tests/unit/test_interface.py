@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -167,7 +168,8 @@ def test_an_interface_of_another_version_names_the_file() -> None:
     text = b'{"version":2,"functions":[]}\0'
     view = memory_view(text, location="lib.so")
     names = StringTable(memory_view(f"{INTERFACE_SECTION}\0".encode()))
-    elf = ElfFile(view, 3, 62, 0, 0, 0, [(0, 1, 0, 0, 0, len(text), 0, 0, 0, 0)], names)
+    header = struct.pack("<IIQQQQIIQQ", 0, 1, 0, 0, 0, len(text), 0, 0, 0, 0)
+    elf = ElfFile(view, 3, 62, 0, 0, 0, header, names)
     with pytest.raises(
         VerificationError, match="malformed interface: functions at offset 0"
     ) as caught:

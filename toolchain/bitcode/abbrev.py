@@ -57,11 +57,11 @@ class _Known(Struct, frozen=True):
     abbreviation: Abbreviation
 
 
-# A cache, because modules define the same abbreviations. Its keys are the first bits of a definition.
-_known: dict[int, _Known] = {}
+# A cache, because modules define the same abbreviations. Its keys are the first bits of definitions.
+_known: dict[int, list[_Known]] = {}
 _FIRST_BITS = (1 << 16) - 1
 _LONGEST_KNOWN = 256
-_MOST_KNOWN = 256
+_MOST_KNOWN, _MOST_ALIKE = 256, 8
 
 
 def read_abbreviation(data: bytes, position: int, end: int) -> tuple[Abbreviation, int]:
@@ -70,16 +70,17 @@ def read_abbreviation(data: bytes, position: int, end: int) -> tuple[Abbreviatio
     Raises ValueError for an encoding or a width that LLVM rejects.
     """
     word = bits(data, position, _LONGEST_KNOWN)
-    known = _known.get(word & _FIRST_BITS)
-    if known is not None and word & known.mask == known.bits and position + known.size <= end:
-        return known.abbreviation, position + known.size
+    for known in _known.get(word & _FIRST_BITS, ()):
+        if word & known.mask == known.bits and position + known.size <= end:
+            return known.abbreviation, position + known.size
     abbreviation, behind = _parse(data, position, end)
     size = behind - position
     if size <= _LONGEST_KNOWN and behind <= end:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
         mask = (1 << size) - 1
-        _known[word & _FIRST_BITS] = _Known(size, mask, word & mask, abbreviation)
+        alike = _known.setdefault(word & _FIRST_BITS, [])
+        if len(_known) > _MOST_KNOWN or len(alike) >= _MOST_ALIKE:
+            _known.clear()
+        alike.append(_Known(size, mask, word & mask, abbreviation))
     return abbreviation, behind
 
 

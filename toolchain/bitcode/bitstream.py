@@ -144,7 +144,8 @@ class BitStream:
         # Padded, because a 64-bit word may be read at any byte.
         self.data = view.whole() + _PADDING
         self.size = 8 * view.size
-        self.shared: dict[int, list[Abbreviation]] = {}
+        # The tuples are replaced, not changed, so that modules can share them.
+        self.shared: dict[int, tuple[Abbreviation, ...]] = {}
         self._budget = _Budget(self.size, view.size // _ENTRY_BYTES + _FEW_ENTRIES)
 
     def anew(self) -> BitStream:
@@ -189,13 +190,13 @@ class BitStream:
         return self.view.malformed(position >> 3, f"{field} (bit {position & 7})", reason)
 
 
-def block_at(stream: BitStream, position: int, limit: int) -> Block:
+def block_at(stream: BitStream, position: int, limit: int, word: int) -> Block:
     """Return the block whose ID and size are at a position, after the abbreviation ID.
 
-    Raises VerificationError if it ends after `limit`, or if the width of its abbreviation IDs is invalid.
+    `word` has the bits at the position. Raises VerificationError if the block ends after `limit`, or if the width
+    of its abbreviation IDs is invalid.
     """
     data = stream.data
-    word = _word_at(data, position >> 3)[0] >> (position & 7)
     if word & _CONTINUED:
         try:
             number, behind = vbr_at(data, position, 8)
@@ -207,8 +208,7 @@ def block_at(stream: BitStream, position: int, limit: int) -> Block:
     begin = behind + 63 & ~31
     end = begin + 32 * _size_at(data, (begin >> 3) - 4)[0] if begin <= stream.size else begin
     if end <= limit and _MIN_WIDTH <= width <= _MAX_WIDTH:
-        shared = stream.shared.get(number)
-        return Block(number, begin, end, width, len(shared) if shared else 0)
+        return Block(number, begin, end, width, len(stream.shared.get(number, ())))
     reason = f"it has abbreviation numbers of {width} bits"
     if end > limit:
         reason = f"its {(end - begin) // 8} bytes do not fit in what is around it"
@@ -220,6 +220,7 @@ def outer_block(stream: BitStream, position: int) -> Block:
 
     Raises VerificationError if no block begins there.
     """
-    if stream.data[position >> 3] & (1 << _MIN_WIDTH) - 1 != ENTER_BLOCK:
+    (word,) = _word_at(stream.data, position >> 3)
+    if word & (1 << _MIN_WIDTH) - 1 != ENTER_BLOCK:
         raise stream.malformed(position, "stream", "no block begins here")
-    return block_at(stream, position + _MIN_WIDTH, stream.size)
+    return block_at(stream, position + _MIN_WIDTH, stream.size, word >> _MIN_WIDTH)

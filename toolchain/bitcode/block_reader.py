@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
@@ -38,7 +38,7 @@ _USUAL_INFO_BYTES = 1 << 12
 _SHORT = 64
 _word_at = WORD.unpack_from
 # The value bits of a chunk, the size of two numbers of one chunk each, and their continuation bits.
-_CHUNK_BITS, _TWO_CHUNKS, _TWO_CONTINUED = 0x1F, 2 * USUAL_CHUNK, 0x820
+_CHUNK_BITS, _TWO_CHUNKS, _CONTINUED, _TWO_CONTINUED = 0x1F, 2 * USUAL_CHUNK, 0x20, 0x820
 _CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 _LITERAL, _FIXED, _VBR = Encoding.LITERAL, Encoding.FIXED, Encoding.VBR
 _CHAR6, _BLOB = Encoding.CHAR6, Encoding.BLOB
@@ -59,7 +59,7 @@ class BlockReader(Iterable[Record | Block]):
         self._data = stream.data
         self._end = block.end
         self._width = block.width
-        self._abbreviations = stream.shared.get(block.number, [])[: block.inherited]
+        self._abbreviations = list(stream.shared.get(block.number, ())[: block.inherited])
 
     @property
     def definitions(self) -> tuple[Abbreviation, ...]:
@@ -89,7 +89,7 @@ class BlockReader(Iterable[Record | Block]):
                 self._check_end()
                 return
             if number == ENTER_BLOCK:
-                yield self._nested()
+                yield self._nested(word >> width)
                 continue
             record = None
             try:
@@ -110,8 +110,8 @@ class BlockReader(Iterable[Record | Block]):
         """Return the entry at `position`, None at the end. Raises VerificationError if it is malformed."""
         return next(iter(self), None)
 
-    def _nested(self) -> Block:
-        block = block_at(self.stream, self.position, self._end)
+    def _nested(self, word: int) -> Block:
+        block = block_at(self.stream, self.position, self._end, word)
         self.position = block.end
         if block.number == BLOCK_INFO:
             _read_block_info(self.stream, block)
@@ -144,20 +144,21 @@ class BlockReader(Iterable[Record | Block]):
             raise self.malformed(begin, abbreviation.problem)
         if abbreviation.free_count:
             self.stream.spend(abbreviation.free_count, begin)
-        steps = abbreviation.steps
-        if (
-            steps
-            and not word & abbreviation.continued
-            and abbreviation.bits <= WORD_BITS - self._width
-        ):
+        steps, used = abbreviation.steps, abbreviation.bits
+        if steps and not word & abbreviation.continued and used <= WORD_BITS - self._width:
             scalars = [word >> shift & mask | literal for shift, mask, literal in steps]
-            self.position += abbreviation.bits
+            self.position += used
+            word >>= used
         else:
             scalars = self._scalars(abbreviation.scalars, word)
-        array = None
-        if abbreviation.element is not None:
+            used = WORD_BITS
+        if abbreviation.element is None:
+            return Record(scalars.pop(0), begin, self.stream, scalars)
+        if used + USUAL_CHUNK > WORD_BITS - self._width or word & _CONTINUED:
             count, place = vbr_at(self._data, self.position, USUAL_CHUNK)
-            array = self._array(begin, abbreviation.element, count, place, scalars)
+        else:
+            count, place = word & _CHUNK_BITS, self.position + USUAL_CHUNK
+        array = self._array(begin, abbreviation.element, count, place, scalars)
         return Record(scalars.pop(0), begin, self.stream, scalars, array)
 
     def _scalars(self, fields: tuple[Field, ...], word: int) -> list[int]:
@@ -220,13 +221,14 @@ class BlockReader(Iterable[Record | Block]):
 
     def _define(self, begin: int) -> None:
         abbreviation, self.position = read_abbreviation(self._data, self.position, self._end)
-        known = self._definitions(begin)
-        known.append(abbreviation)
+        known = self._add_definition(abbreviation, begin)
         is_unusual = len(known) > _FEW_FIELDS or len(abbreviation.scalars) > _FEW_FIELDS
         if is_unusual and sum(len(one.scalars) for one in known) > _MAX_FIELDS:
             raise self.malformed(begin, "too long an abbreviation")
 
-    def _definitions(self, _begin: int) -> list[Abbreviation]:
+    def _add_definition(self, new: Abbreviation, _begin: int) -> Sequence[Abbreviation]:
+        """Add an abbreviation and return all that it adds to."""
+        self._abbreviations.append(new)
         return self._abbreviations
 
     def malformed(self, position: int, reason: str) -> VerificationError:
@@ -248,10 +250,12 @@ class _BlockInfoReader(BlockReader):
         super().__init__(stream, block)
         self.described: int | None = None
 
-    def _definitions(self, begin: int) -> list[Abbreviation]:
+    def _add_definition(self, new: Abbreviation, begin: int) -> Sequence[Abbreviation]:
         if self.described is None:
             raise self.malformed(begin, "an abbreviation for no block")
-        return self.stream.shared.setdefault(self.described, [])
+        shared, number = self.stream.shared, self.described
+        shared[number] = (*shared.get(number, ()), new)
+        return shared[number]
 
 
 def _read_block_info(stream: BitStream, block: Block) -> None:
@@ -262,19 +266,16 @@ def _read_block_info(stream: BitStream, block: Block) -> None:
     content = stream.data[block.begin >> 3 : block.end >> 3]
     if not stream.shared and len(content) <= _USUAL_INFO_BYTES:
         with suppress(VerificationError):
-            known = _abbreviations_in(content, block.width)
-            stream.shared = {number: list(found) for number, found in known}
+            stream.shared = dict(_abbreviations_in(content, block.width))
             return
     _define_for_others(stream, block)
 
 
 @lru_cache(maxsize=8)
-def _abbreviations_in(
-    content: bytes, width: int
-) -> tuple[tuple[int, tuple[Abbreviation, ...]], ...]:
+def _abbreviations_in(content: bytes, width: int) -> Mapping[int, tuple[Abbreviation, ...]]:
     stream = BitStream(memory_view(content))
     _define_for_others(stream, Block(BLOCK_INFO, 0, stream.size, width))
-    return tuple((number, tuple(found)) for number, found in stream.shared.items())
+    return stream.shared
 
 
 def _define_for_others(stream: BitStream, block: Block) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.bitcode.bitstream import Record
+from mlir_offload.toolchain.bitcode.bit_array import vbr
+from mlir_offload.toolchain.bitcode.bitstream import USUAL_CHUNK, WORD, BitStream, Block, Record
+from mlir_offload.toolchain.bitcode.block_reader import BlockReader
 from mlir_offload.toolchain.bitcode.code import ModuleCode, TypeCode
 from mlir_offload.toolchain.bitcode.type import TypeTable
 from mlir_offload.toolchain.tables import load_table
@@ -22,6 +24,10 @@ _LINKAGES = (
 _VISIBILITIES = ("default", "hidden", "protected")
 _MAX_ALIGN_LOG = 33
 _EXPLICIT_TYPE = 2
+# The operand of a function with its section, after the name.
+_SECTION_PLACE = 6
+# The start of a string table as LLVM writes it: the definition of an abbreviation with a blob, and its number.
+_STRINGS_WIDTH, _STRINGS, _STRINGS_MASK, _SIZE_BITS = 3, 0x940312, 0xFFFFFF, 36
 # From this module version on (LLVM 5), the file contains a string table for names.
 STRING_TABLE_VERSION = 2
 
@@ -141,6 +147,32 @@ class StringTable:
         return name
 
 
+def read_strings(stream: BitStream, block: Block | None) -> bytes:
+    """Return the content of a STRTAB block; empty if there is none."""
+    if block is None:
+        return b""
+    usual = _usual_strings(stream, block)
+    if usual is not None:
+        return usual
+    for entry in BlockReader(stream, block):
+        if isinstance(entry, Record):
+            return entry.text()
+    return b""
+
+
+def _usual_strings(stream: BitStream, block: Block) -> bytes | None:
+    """Return the bytes of a string table that is written as LLVM does; None if it is not."""
+    if block.width != _STRINGS_WIDTH or block.inherited or block.begin + 8 * WORD.size > block.end:
+        return None
+    (word,) = WORD.unpack_from(stream.data, block.begin >> 3)
+    count, used = vbr(word >> _STRINGS_MASK.bit_length(), USUAL_CHUNK)
+    if word & _STRINGS_MASK != _STRINGS or used > _SIZE_BITS:
+        return None
+    behind = block.begin + _STRINGS_MASK.bit_length() + used
+    begin = -(-behind // 32) * 4
+    return stream.data[begin : begin + count] if 8 * (begin + count) <= block.end else None
+
+
 class GlobalReader(Struct, frozen=True):
     """Decode the records of globals. The fields are the tables that these records refer to."""
 
@@ -162,13 +194,26 @@ class GlobalReader(Struct, frozen=True):
         return _alias(name, fields)
 
     def _function(self, name: str, fields: _Fields) -> BitcodeFunction:
+        values = fields.values
+        if len(values) > _SECTION_PLACE and not values[_SECTION_PLACE]:
+            # Nearly all functions: nothing is missing, and there is no section.
+            return BitcodeFunction(
+                name,
+                values[0],
+                values[1],
+                _linkage(values[3]),
+                _visibility(fields.optional(7)),
+                "",
+                bool(values[2]),
+                values[4],
+            )
         return BitcodeFunction(
             name,
             type=fields.required(0, "type"),
             calling_convention=fields.required(1, "calling convention"),
             linkage=_linkage(fields.required(3, "linkage")),
             visibility=_visibility(fields.optional(7)),
-            section=self._section(fields, 6),
+            section=self._section(fields, _SECTION_PLACE),
             is_declaration=bool(fields.required(2, "declaration")),
             attributes=fields.required(4, "attributes"),
         )

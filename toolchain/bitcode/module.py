@@ -8,11 +8,12 @@ and `metadata` read them on demand.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.toolchain import lazy
 from mlir_offload.toolchain.bitcode.attribute import AttributeTable, read_attributes
 from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, Record, outer_block
 from mlir_offload.toolchain.bitcode.block_reader import BlockReader, records_of
@@ -30,6 +31,7 @@ from mlir_offload.toolchain.bitcode.global_value import (
     GlobalReader,
     StringTable,
     Symbol,
+    read_strings,
 )
 from mlir_offload.toolchain.bitcode.repeated import (
     Content,
@@ -97,7 +99,7 @@ class BitcodeModule(Struct, frozen=True, dict=True):
         """Return the name of the source file of the module, or ''."""
         return self.source.string() if self.source else ""
 
-    @cached_property
+    @lazy
     def functions(self) -> tuple[BitcodeFunction, ...]:
         """Return the functions, including declarations."""
         return tuple([symbol for symbol in self.symbols if isinstance(symbol, BitcodeFunction)])
@@ -131,7 +133,7 @@ def read_bitcode_modules(view: ByteView) -> tuple[BitcodeModule, ...]:
     modules = []
     for one in _outer_modules(stream, outer_blocks(stream)):
         if one.strings not in tables:
-            tables[one.strings] = StringTable(_read_strings(stream, one.strings))
+            tables[one.strings] = StringTable(read_strings(stream, one.strings))
         modules.append(_read_module(stream.anew(), one, tables[one.strings]))
     return tuple(modules)
 
@@ -231,9 +233,13 @@ class _ModuleWalk:
         self._global_reader: GlobalReader | None = None
         reader = BlockReader(stream, module)
         is_known = self._pass_front(reader)
+        blocks = self._blocks
         for entry in reader:
             if isinstance(entry, Block):
-                self._take_block(entry)
+                # Not counted against the memory limit, because each block takes at least eight bytes.
+                blocks.setdefault(entry.number, []).append(entry)
+                if entry.number == BlockId.TYPE:
+                    self._take_types(entry)
             elif entry.code in _GLOBALS:
                 entry.keep()
                 self.symbols.append(self._globals(entry).read(entry))
@@ -251,10 +257,11 @@ class _ModuleWalk:
             if known.is_of(stream, reader.block):
                 self.version, self.texts = known.version, dict(known.texts)
                 self.source = known.source
-                stream.shared = {number: list(found) for number, found in known.shared.items()}
+                stream.shared = dict(known.shared)
                 reader.resume(known.position, known.abbreviations)
-                for block in known.blocks:
-                    self._take_block(block)
+                self._blocks = {number: list(found) for number, found in known.blocks.items()}
+                for block in self._blocks.get(BlockId.TYPE, ()):
+                    self.types = TypeTable(BlockReader(stream, block))
                 return True
         return False
 
@@ -270,8 +277,8 @@ class _ModuleWalk:
             self.version,
             dict(self.texts),
             self.source,
-            [block for blocks in self._blocks.values() for block in blocks],
-            {number: tuple(found) for number, found in stream.shared.items()},
+            {number: tuple(found) for number, found in self._blocks.items()},
+            dict(stream.shared),
             reader.definitions,
         )
         fronts.append(front)
@@ -284,13 +291,10 @@ class _ModuleWalk:
         """Return the records of all blocks with an ID."""
         return records_of(self._stream, self.blocks(number))
 
-    def _take_block(self, block: Block) -> None:
-        # Not counted against the memory limit, because each block takes at least eight bytes.
-        self._blocks.setdefault(block.number, []).append(block)
-        if block.number == BlockId.TYPE:
-            if self.types:
-                raise self._stream.malformed(block.begin, "module", "it has two tables of types")
-            self.types = TypeTable(BlockReader(self._stream, block))
+    def _take_types(self, block: Block) -> None:
+        if self.types:
+            raise self._stream.malformed(block.begin, "module", "it has two tables of types")
+        self.types = TypeTable(BlockReader(self._stream, block))
 
     def _take_text(self, record: Record) -> None:
         self.texts[record.code] = record.string()
@@ -391,14 +395,6 @@ def _identification(records: Iterable[Record]) -> tuple[str, int]:
         elif record.code == IdentificationCode.EPOCH:
             epoch = record.operand(0, "epoch")
     return producer, epoch
-
-
-def _read_strings(stream: BitStream, block: Block | None) -> bytes:
-    if block is not None:
-        for entry in BlockReader(stream, block):
-            if isinstance(entry, Record):
-                return entry.text()
-    return b""
 
 
 def _summary_version(stream: BitStream, blocks: Sequence[Block]) -> int | None:

@@ -35,8 +35,8 @@ class Front(Struct, frozen=True):
     version: int
     texts: Mapping[int, str]
     source: Record | None
-    blocks: Sequence[Block]
-    shared: Mapping[int, Sequence[Abbreviation]]
+    blocks: Mapping[int, Sequence[Block]]
+    shared: Mapping[int, tuple[Abbreviation, ...]]
     abbreviations: Sequence[Abbreviation]
 
     def is_of(self, stream: BitStream, module: Block) -> bool:

@@ -45,6 +45,7 @@ _ANNOTATIONS = "nvvm.annotations"
 _OPENMP = "__kmpc_"
 
 _BACK_END = "BC025"
+_BOUNDS = ("nvvm.maxntid", "nvvm.reqntid")
 
 
 def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
@@ -209,9 +210,17 @@ def _annotations(module: BitcodeModule) -> dict[str, set[object]]:
 
 
 def _conflicting_bounds(module: BitcodeModule, _consumer: Consumer) -> Iterator[Skew]:
+    if not _has_kinds(module.attributes, _BOUNDS):
+        return
     for function in module.functions:
-        if all(_string(module, function, f"nvvm.{name}") for name in ("maxntid", "reqntid")):
+        if all(_string(module, function, name) for name in _BOUNDS):
             yield Skew("NV009", {}, function.name)
+
+
+@lru_cache(maxsize=8)
+def _has_kinds(table: AttributeTable, kinds: tuple[str, ...]) -> bool:
+    """Return whether a table contains attributes of all these kinds. Cached like `_has_skew`."""
+    return {kind for group in table.groups() for kind in group.attributes}.issuperset(kinds)
 
 
 def _string(module: BitcodeModule, function: BitcodeFunction, name: str) -> str | None:
