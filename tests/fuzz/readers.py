@@ -25,12 +25,14 @@ with atheris.instrument_imports(include=["mlir_offload"]):
     from mlir_offload.offload.container.fatbin import read_fatbins
     from mlir_offload.offload.container.mob_archive import read_archive
     from mlir_offload.offload.container.mob_manifest import read_manifest
+    from mlir_offload.offload.container.offload_section import read_section
     from mlir_offload.offload.device.bitcode import read_device_bitcode
     from mlir_offload.offload.device.code import read_device_code
     from mlir_offload.offload.elf import read_elf
     from mlir_offload.offload.file.contents_reader import read_contents_of
     from mlir_offload.offload.file.verify import verify_contents
     from mlir_offload.offload.host.object_entry import read_entries
+    from mlir_offload.offload.link.plain_object import read_plain
     from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
     from mlir_offload.toolchain.bitcode.skew import check_module
     from mlir_offload.toolchain.byte_view import ByteView, memory_view
@@ -45,6 +47,22 @@ def _elf(view: ByteView) -> None:
     read_entries(elf)
     for table in (".symtab", ".dynsym"):
         list(elf.symbols(table))
+
+
+def _plain(view: ByteView) -> None:
+    # What this reader reads, the general ones read, too.
+    plain = read_plain(view)
+    if plain is None:
+        return
+    try:
+        elf = read_elf(view)
+        read = read_entries(elf), tuple(elf.undefined_names())
+        sections = [read_section(elf.content(one)) for one in elf.named(".llvm.offloading")]
+    except MlirOffloadError as error:
+        raise AssertionError from error
+    assert (plain.entries, plain.undefined) == read
+    images = [image.data for section in sections for image in section]
+    assert [image.data for image in plain.images] == images
 
 
 def _fatbins(view: ByteView) -> None:
@@ -79,6 +97,7 @@ def _contents(view: ByteView) -> None:
 
 READERS: tuple[Callable[[ByteView], object], ...] = (
     _elf,
+    _plain,
     lambda view: list(iterate_members(view)),
     read_binary,
     _bundles,
