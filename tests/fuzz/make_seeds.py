@@ -15,6 +15,8 @@ LLVM = Path("/usr/lib/llvm-22/bin")
 PTXAS = Path("/usr/local/cuda-13.0/bin/ptxas")
 FATBINARY = PTXAS.with_name("fatbinary")
 HOST = "int twice(int x) { return 2 * x; }\n"
+# A global variable on the host and on devices, for which clang makes an offload entry.
+ENTRY = '_Pragma("omp declare target") int number; _Pragma("omp end declare target")\n'
 GPU = "__attribute__((amdgpu_kernel)) void k(int *p, float f) { *p = f; }\n"
 OPENCL = "kernel void k(global int *p, int n) { p[get_global_id(0)] = n; }\n"
 # Members of thin archives: names that could make a reader open the wrong file.
@@ -86,6 +88,10 @@ def _make(folder: Path) -> None:
     embed = ("-O1", "-x", "c", "-c", "host.src", "-Xclang", "-fembed-offload-object=amd.offload")
     run(clang, *embed, "-o", "embedded.o")
     run(clang, *embed, "-emit-llvm", "-o", "embedded.bc")
+    (folder / "entry.src").write_text(ENTRY, encoding="utf-8")
+    openmp = ("-fopenmp", "-fopenmp-targets=x86_64-pc-linux-gnu", "--offload-host-only")
+    embed = ("-x", "c", "-c", "entry.src", "-Xclang", "-fembed-offload-object=amd.offload")
+    run(clang, "-O1", *openmp, *embed, "-o", "entry.o")
     run(LLVM / "llvm-ar", "crD", "embedded.a", "embedded.o", "host.o")
     _foreign_objects(folder, run)
     options = ("-O1", "-g", "-fdebug-compilation-dir=.", "-x", "c", "-c", "host.src", "-o")
