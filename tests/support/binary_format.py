@@ -20,7 +20,8 @@ class Format(NamedTuple):
         if value == 0:
             return zero
         sign, size = (1 if value > 0 else -1), abs(value)
-        exponent = max(math.frexp(float(size))[1] - 1 if float(size) else -2000, self.least)
+        bits = size.numerator.bit_length() - size.denominator.bit_length()
+        exponent = max(bits, self.least)
         if Fraction(2) ** exponent > size and exponent > self.least:
             exponent -= 1
         unit = Fraction(2) ** (exponent - self.digits + 1)
