@@ -69,6 +69,14 @@ def build(driver: list[str], source: Path, *flags: str) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
+def filled(template: str) -> str:
+    """Return the functions of the template for each operation and type."""
+    return "".join(
+        template.replace("OP", operation).replace("TY", kind)
+        for operation, kind in product(("maximum", "minimum"), FORMATS)
+    )
+
+
 class Memref(ctypes.Structure):
     """A memref of one or no dimension."""
 
@@ -124,11 +132,7 @@ def test_host_code_has_the_exact_results(
     if "atomic" not in late:
         template = template[: template.index("func.func @atomic")]
     source = tmp_path / "host.mlir"
-    reductions = (
-        template.replace("OP", operation).replace("TY", kind)
-        for operation, kind in product(("maximum", "minimum"), FORMATS)
-    )
-    source.write_text("".join((*(one.text for one in functions), *reductions)))
+    source.write_text("".join((*(one.text for one in functions), filled(template))))
     library = build(
         mlir_offload, source, f"--llvm={lowers}", f"--for-clang={links}", "--pipeline=gpu", level
     )
@@ -147,6 +151,26 @@ def test_kernels_on_the_cpu_have_the_exact_results(mlir_offload: list[str], tmp_
     source.write_text(kernels_of(groups))
     library = build(mlir_offload, source, "-O1")
     assert list(wrong_in_kernels(library, groups)) == []
+
+
+@pytest.mark.parametrize(
+    "release", [pytest.param(one, marks=pytest.mark.llvm(one)) for one in (19, 22)]
+)
+def test_atomics_in_kernels_on_the_cpu_keep_nan(
+    mlir_offload: list[str], tmp_path: Path, release: int
+) -> None:
+    template = REDUCTIONS.read_text()
+    function = template[template.index("func.func @atomic") :]
+    launch = """\
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
+"""
+    function = function.replace("  %first =", f"{launch}  %first =")
+    function = function.replace("  return", "  gpu.terminator\n  }\n  return")
+    source = tmp_path / "atomic.mlir"
+    source.write_text(filled(function))
+    library = build(mlir_offload, source, f"--llvm={release}", "-O1")
+    assert list(wrong_reductions(library, ("atomic",))) == []
 
 
 def kernels_of(groups: tuple[tuple[Function, ...], ...]) -> str:

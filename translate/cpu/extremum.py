@@ -19,6 +19,7 @@ _NAME = (
     "`(`v`lanes:number``)?``type:f16|f32|f64|f80|f128`"
 )
 _EXTREMUM = ir_pattern(_NAME)
+_FOR_NVIDIA = ir_line('target triple = "nvptx`string`"')
 _USE = ir_pattern(f"@`name:(`{_NAME}`)`(")
 _DECLARATION = ir_line(f"declare `head`@{_NAME}(`rest`\n")
 # Those of other types are correct in some releases.
@@ -26,7 +27,9 @@ _ALWAYS_EXPANDED = frozenset({"f16", *WIDE})
 
 
 def without_extrema(text: str) -> str:
-    """Call functions instead of the intrinsics in a module, and define them."""
+    """Call functions instead of the intrinsics in a module, and define them; not for NVIDIA GPUs, which have them."""
+    if _FOR_NVIDIA.search(text) is not None:
+        return text
     defined: dict[str, str] = {}
 
     def renamed(match: re.Match[str]) -> str:

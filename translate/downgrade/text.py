@@ -49,7 +49,6 @@ _FUNCTION = ir_line("define `head`@`name:name`(")
 _DECLARED = ir_line("`declare|define` `head`@`name:name`(")
 _GROUP = ir_line("attributes #`number:number` = {`attributes:rest`}")
 _GROUP_USE = ir_pattern("#`number`")
-_TRIPLE = ir_line('target triple = "`triple:string`"')
 _LAYOUT = ir_line('target datalayout = "`layout:string`"')
 # Only x86 has numbers of this format; x86-32 never aligned i128 to 16 bytes.
 _X86_LAYOUT = "f80:128"
@@ -73,7 +72,7 @@ def downgrade(text: str, *, reader: int, location: str = "") -> str:
     _check_layout(text, rows, reader, location)
     if any(row.form == "number" for row in rows):
         text = older_numbers(text)
-    if any(row.form == "extremum" for row in rows) and not _is_for_nvidia(text):
+    if any(row.form == "extremum" for row in rows):
         text = extremum.without_extrema(text)
     text = older_retained_nodes(text, reader)
     work = _Module(rows, reader, location)
@@ -102,11 +101,6 @@ def _check_layout(text: str, rows: tuple[DowngradeRow, ...], reader: int, locati
             continue
         if row.names[0] in layout[1].split("-") and _I128.search(text, layout.end()):
             raise refused(row, row.what, "", reader, location)
-
-
-def _is_for_nvidia(text: str) -> bool:
-    triple = _TRIPLE.search(text)
-    return triple is not None and triple[1].startswith("nvptx")
 
 
 def refused(
