@@ -138,6 +138,14 @@ SILENT = {
         ),
         "#dbg_value(i32 poison, !8, !DIExpression(), !9)",
     ),
+    "extrema": (
+        "declare float @llvm.vector.reduce.fmaximum.v2f32(<2 x float>)\n"
+        + function(
+            "%x = call float @llvm.vector.reduce.fmaximum.v2f32(<2 x float> %v)",
+            head="define void @f(<2 x float> %v)",
+        ),
+        "call float @mo.maximum.f32(float %v0, float %v1)",
+    ),
     "thread-local": (
         "@x = thread_local global i32 0\ndeclare ptr @llvm.threadlocal.address.p0(ptr)\n"
         + function("%y = call align 4 ptr @llvm.threadlocal.address.p0(ptr align 4 @x)"),
@@ -325,6 +333,12 @@ def test_what_an_older_release_misreads_in_silence_is_put_in_its_own_words(what:
     older = downgrade(text, reader=20 if what == "cluster_dim" else older_reader(ROWS[what]))
     assert expected in older
     assert expected not in text
+
+
+def test_nvidia_gpus_have_maximum_and_minimum_in_every_release() -> None:
+    call = "%y = call float @llvm.maximum.f32(float %x, float %x)"
+    text = NVPTX + function(call, head="define void @f(float %x)")
+    assert call in downgrade(text, reader=16)
 
 
 @pytest.mark.llvm(16)

@@ -55,7 +55,7 @@ _ASM_COMPARISON = ir_pattern(
 )
 
 # On x86, LLVM computes it in float and rounds the result again.
-_SHORT_FMA = ir_pattern("llvm.fma.`(`v`lanes:number``)?``type:bf16|f16`")
+SHORT_FMA = ir_pattern("llvm.fma.`(`v`lanes:number``)?``type:bf16|f16`")
 
 _DOT = ir_pattern("dp4a.`a:s|u`32.`b:s|u`32")
 
@@ -98,12 +98,12 @@ def asm_instruction(text: str) -> str | None:
 
 def find_short_fma(name: str) -> Replacement | None:
     """Return the replacement of `llvm.fma` on 16-bit floating-point numbers or vectors of them."""
-    match = _SHORT_FMA.fullmatch(name)
+    match = SHORT_FMA.fullmatch(name)
     if match is None:
         return None
-    type_ = replace(TYPES[match["type"]], lanes=int(match["lanes"] or 1))
+    type_ = replace(TYPES[match["type"]], lanes=int(match["lanes"] or 0))
     code = Code(f"mo.{name}")
-    value = _short_fma(code, type_, ["%a", "%b", "%e"])
+    value = short_fma(code, type_, ["%a", "%b", "%e"])
     return _function(code, [type_] * 3, type_, value, is_asm=False)
 
 
@@ -196,7 +196,7 @@ def _arithmetic(code: Code, opcode: str) -> Built | None:
 def _nearest(code: Code, operation: str, type_: Number, values: list[str]) -> str:
     if operation == "fma":
         if type_.bits == SHORT:
-            return _short_fma(code, type_, values)
+            return short_fma(code, type_, values)
         return code.call("fma", type_, *values)
     if operation == "sqrt":
         return code.call("sqrt", type_, *values)
@@ -205,7 +205,7 @@ def _nearest(code: Code, operation: str, type_: Number, values: list[str]) -> st
     return code.add(f"{_INSTRUCTIONS[operation]} {type_.type} {', '.join(values)}")
 
 
-def _short_fma(code: Code, type_: Number, values: list[str]) -> str:
+def short_fma(code: Code, type_: Number, values: list[str]) -> str:
     """Append a fused multiply-add of 16-bit numbers, with a single rounding.
 
     The product is exact in float, or in double for bfloat. The sum is rounded to odd; the second rounding then

@@ -8,7 +8,8 @@ and rounding is vectorized.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -39,6 +40,9 @@ _CONVERSIONS = frozenset(("fpext", "fptrunc", "sitofp", "uitofp", "fptosi", "fpt
 # Intrinsics that move values; all others compute.
 _MOVING = ("llvm.masked.", "llvm.vector.", "llvm.experimental.vector.")
 _REDUCTION = "llvm.vector.reduce."
+# Not replaced if lines keep the type, nor is `fneg`: back ends replace equal operations on integers by them, and LLVM 22
+# makes a wrong llvm.copysign (-O0).
+_SIGNS = ("llvm.fabs.", "llvm.copysign.")
 _CONSTRAINED = "llvm.experimental.constrained."
 _IN_NAME = ir_pattern("`lanes:lanes`bf16`part_end`")
 _FIXED = frozenset(("i1", "i32", "metadata"))
@@ -56,7 +60,7 @@ def without_bfloat(device: DeviceModule, support: Support) -> tuple[DeviceModule
     Functions that neither defines take and return bf16. Raises SourceError for an operation that is not supported.
     """
     own = {function.name for function in device.functions} | {name for name, _ in support}
-    lines = _Lines(device, frozenset(own))
+    lines = BfloatLines(partial(location_of, device), frozenset(own))
     functions = []
     for function in device.functions:
         lines.begin()
@@ -65,7 +69,7 @@ def without_bfloat(device: DeviceModule, support: Support) -> tuple[DeviceModule
     whole = replace(
         device,
         globals=tuple((name, with_short_integers(line)) for name, line in device.globals),
-        declarations=tuple(lines.declarations()),
+        declarations=tuple(lines.declarations(device)),
         functions=tuple(functions),
     )
     rewritten = [(name, lines.text(text)) for name, text in support]
@@ -85,12 +89,18 @@ def library_support(lines: Iterable[str]) -> dict[str, str]:
     return found
 
 
-class _Lines:
-    """Rewrites lines, and records the functions that they call."""
+class BfloatLines:
+    """Rewrites lines, and records the functions that they call.
 
-    def __init__(self, device: DeviceModule, own: frozenset[str]) -> None:
-        self._device = device
-        self._own = own
+    `own` are the functions that take and return integers for bf16. If it is None, the lines keep the type, and only
+    the operations that compute are replaced.
+    """
+
+    def __init__(self, location: Callable[[str], str], own: frozenset[str] | None) -> None:
+        """`location` returns the source location of a line."""
+        self._location = location
+        self._own = own or frozenset()
+        self._keeps_type = own is None
         self._foreign: set[str] = set()
         self._casts = 0
         self.used: dict[str, str] = {}
@@ -109,19 +119,19 @@ class _Lines:
         if called is not None:
             yield from self._call(line, callee_name(called["callee"]))
             return
-        if match is not None:
+        if match is not None and not (self._keeps_type and match["opcode"] == "fneg"):
             made = self._instruction(line, match["opcode"], match["rest"])
             line = f"{match['head']}{made}"
-        yield with_short_integers(line)
+        yield self._stored(line)
 
     def text(self, text: str) -> str:
         """Return a definition, rewritten."""
         self.begin()
         return "\n".join(made for line in text.split("\n") for made in self.rewrite(line))
 
-    def declarations(self) -> Iterator[tuple[str, str]]:
+    def declarations(self, device: DeviceModule) -> Iterator[tuple[str, str]]:
         """Yield the declarations, those of foreign functions unchanged."""
-        for name, line in self._device.declarations:
+        for name, line in device.declarations:
             yield name, line if name in self._foreign else with_short_integers(line)
 
     def _instruction(self, line: str, opcode: str, rest: str) -> str:
@@ -131,28 +141,28 @@ class _Lines:
             name, _, address = operands[0].partition(" ")
             if not operands[1].startswith(f"{BFLOAT} "):
                 what = f"atomicrmw {name} of {first_type(operands[1])}"
-                raise self._unsupported(what, line)
+                raise self.unsupported(what, line)
             if name == "xchg":
                 return f"{opcode} {rest}"
             value = " ".join(operands[1].split(" ", 2)[:2])
-            function = self._function(atomic_function(name), f"atomicrmw {name} of bf16", line)
+            function = self.define(atomic_function(name), f"atomicrmw {name} of bf16", line)
             return f"call {BFLOAT} @{function}({address}, {value}){notes}"
         kind = result = result_type(line)
         if opcode in _CONVERSIONS:
             kind = first_type(operands[0])
             operands[0] = operands[0].rpartition(" to ")[0]
             what = f"a conversion of {kind} to {result}"
-            function = self._function(conversion_function(opcode, kind, result), what, line)
+            function = self.define(conversion_function(opcode, kind, result), what, line)
         elif opcode in _ARITHMETIC:
             if opcode == "fcmp":
                 predicate, _, operands[0] = operands[0].partition(" ")
                 opcode, kind = f"{opcode} {predicate}", first_type(operands[0])
             count = len(operands)
-            function = self._function(instruction_function(opcode, kind, result, count), "", line)
+            function = self.define(instruction_function(opcode, kind, result, count), "", line)
         else:
             # Flags for floating-point values do not apply to integers.
-            kept = without_flags(rest) if opcode in {"phi", "select"} else rest
-            return f"{opcode} {kept}"
+            drops_flags = opcode in {"phi", "select"} and not self._keeps_type
+            return f"{opcode} {without_flags(rest) if drops_flags else rest}"
         first, *others = operands
         listed = ", ".join((first, *(f"{kind} {other}" for other in others)))
         return f"call {result} @{function}({listed}){notes}"
@@ -162,8 +172,14 @@ class _Lines:
         match = CALL.match(line)
         if match is None:
             raise ValueError(line)
-        result, operands, after = _parts(line, match["rest"])
+        result, operands, after = call_parts(line, match["rest"])
         head = f"{line.split(' = ', 1)[0]} = " if result != "void" else "  "
+        is_moved = name.startswith(_MOVING) and not name.startswith(_REDUCTION)
+        if self._keeps_type and (
+            is_moved or not name.startswith("llvm.") or name.startswith(_SIGNS)
+        ):
+            yield line
+            return
         if not name.startswith("llvm."):
             if name in self._own or match["callee"].startswith("%"):
                 called = f"call {result} {match['callee']}({', '.join(operands)}){after}"
@@ -172,7 +188,7 @@ class _Lines:
                 self._foreign.add(name)
                 yield from self._foreign_call(head, result, match["callee"], operands, after)
             return
-        if name.startswith(_MOVING) and not name.startswith(_REDUCTION):
+        if is_moved:
             renamed = _IN_NAME.sub(r"\1i16", name)
             called = f"call {result} @{renamed}({', '.join(operands)}){after}"
             yield with_short_integers(f"{head}{called}")
@@ -182,13 +198,13 @@ class _Lines:
         kinds = [first_type(text) for text in passed]
         if name.startswith(_CONSTRAINED):
             what = f"{name.removeprefix('llvm.')} of bf16"
-            raise self._unsupported(what, line)
+            raise self.unsupported(what, line)
         if name.startswith(_REDUCTION):
-            function = self._function(reduction_function(name, kinds), name, line)
+            function = self.define(reduction_function(name, kinds), name, line)
         else:
-            function = self._function(intrinsic_function(name, result, kinds, fixed), name, line)
-        called = f"call {result} @{function}({', '.join(passed)}){_notes(after)}"
-        yield with_short_integers(f"{head}{called}")
+            function = self.define(intrinsic_function(name, result, kinds, fixed), name, line)
+        called = f"call {result} @{function}({', '.join(passed)}){attachments(after)}"
+        yield self._stored(f"{head}{called}")
 
     def _foreign_call(
         self, head: str, result: str, callee: str, operands: list[str], after: str
@@ -212,14 +228,17 @@ class _Lines:
         yield f"  {value} = {called}"
         yield f"{head}bitcast {result} {value} to {with_short_integers(result)}"
 
+    def _stored(self, line: str) -> str:
+        return line if self._keeps_type else with_short_integers(line)
+
     def _name(self) -> str:
         self._casts += 1
         return f"%mo.bfloat.{self._casts}"
 
-    def _function(self, made: tuple[str, str] | None, what: str, line: str) -> str:
+    def define(self, made: tuple[str, str] | None, what: str, line: str) -> str:
         """Record a function; return its name."""
         if made is None:
-            raise self._unsupported(what, line)
+            raise self.unsupported(what, line)
         name, text = made
         if name not in self.used:
             self.used[name] = ""
@@ -227,11 +246,12 @@ class _Lines:
             self.used[name] = self.text(text)
         return name
 
-    def _unsupported(self, what: str, line: str) -> SourceError:
+    def unsupported(self, what: str, line: str) -> SourceError:
+        """Return the error for an operation."""
         return SourceError(
             f"{what} is not supported on the CPU",
             hint="compute with f32: arith.extf before, arith.truncf after",
-            location=location_of(self._device, line),
+            location=self._location(line),
         )
 
 
@@ -241,7 +261,7 @@ def _operands(listed: list[str]) -> tuple[list[str], str]:
     return [text for text in listed if not text.startswith("!")], _joined(notes)
 
 
-def _parts(line: str, rest: str) -> tuple[str, list[str], str]:
+def call_parts(line: str, rest: str) -> tuple[str, list[str], str]:
     """Return the result type of a call, its operands, and the text after them."""
     end = LLVM_IR.closing(f"({rest}", 0) - 1
     is_void = " = " not in line
@@ -249,7 +269,7 @@ def _parts(line: str, rest: str) -> tuple[str, list[str], str]:
     return result, LLVM_IR.split_list(rest[:end]), rest[end + 1 :]
 
 
-def _notes(after: str) -> str:
+def attachments(after: str) -> str:
     """Return what is attached to a call, without attributes."""
     return _joined([text for text in LLVM_IR.split_list(after) if text.startswith("!")])
 

@@ -22,7 +22,7 @@ _REDUCED = {"fmax": "maxnum", "fmin": "minnum", "fmaximum": "maximum", "fminimum
 
 def number_of(kind: str) -> Number:
     """Return bf16 with the number of elements of a type."""
-    return replace(TYPES["bf16"], lanes=_split(kind)[0])
+    return replace(TYPES["bf16"], lanes=split_type(kind)[0])
 
 
 def instruction_function(opcode: str, kind: str, result: str, count: int) -> tuple[str, str]:
@@ -38,13 +38,13 @@ def instruction_function(opcode: str, kind: str, result: str, count: int) -> tup
     value = code.add(f"{opcode} {wide} {', '.join(values)}")
     if BFLOAT in result:
         value = _rounded(code, number, value)
-    return _defined(_name(opcode.replace(" ", "."), number), result, [kind] * count, code, value)
+    return define(_name(opcode.replace(" ", "."), number), result, [kind] * count, code, value)
 
 
 def conversion_function(opcode: str, kind: str, result: str) -> tuple[str, str] | None:
     """Return the name and the definition of a conversion; None if one is not supported."""
     number, code = number_of(result if BFLOAT in result else kind), Code("")
-    name = _name(f"{opcode}.{_split(result if BFLOAT in kind else kind)[1]}", number)
+    name = _name(f"{opcode}.{split_type(result if BFLOAT in kind else kind)[1]}", number)
     if BFLOAT in kind:
         single, value = number.of("float"), _widened(code, number, "%a")
         if result != single:
@@ -53,18 +53,18 @@ def conversion_function(opcode: str, kind: str, result: str) -> tuple[str, str] 
         value = _narrowed(code, number, kind)
     else:
         value = _from_integer(code, number, opcode, kind)
-    return _defined(name, result, [kind], code, value) if value else None
+    return define(name, result, [kind], code, value) if value else None
 
 
 def _narrowed(code: Code, number: Number, kind: str) -> str:
     """Append a conversion of another floating-point type; return an empty string for an unknown one."""
     value = _odd(code, number, "%a") if kind == number.of("double") else "%a"
-    return _rounded(code, number, value) if _split(kind)[1] in {"float", "double"} else ""
+    return _rounded(code, number, value) if split_type(kind)[1] in {"float", "double"} else ""
 
 
 def _from_integer(code: Code, number: Number, opcode: str, kind: str) -> str:
     """Append a conversion of an integer; return an empty string for one of more than 64 bits."""
-    bits = int(_split(kind)[1][1:])
+    bits = int(split_type(kind)[1][1:])
     if bits <= _SINGLE_DIGITS:
         value = code.add(f"{opcode} {kind} %a to {number.of('float')}")
         return _rounded(code, number, value)
@@ -73,7 +73,7 @@ def _from_integer(code: Code, number: Number, opcode: str, kind: str) -> str:
         return code.add(f"fptrunc {number.of('double')} {value} to {number.type}")
     if bits > _LARGEST:
         return ""
-    if number.lanes > 1:
+    if number.lanes:
         return _each(code, number, opcode, kind)
     if bits < _LARGEST:
         value = code.add(f"{'sext' if opcode == 'sitofp' else 'zext'} {kind} %a to i64")
@@ -112,7 +112,7 @@ def intrinsic_function(
         value = _members(code, result, value)
     elif BFLOAT in result:
         value = _rounded(code, number_of(result), value)
-    return _defined(f"{_PREFIX}{name}", result, list(given), code, value)
+    return define(f"{_PREFIX}{name}", result, list(given), code, value)
 
 
 def reduction_function(intrinsic: str, given: Sequence[str]) -> tuple[str, str] | None:
@@ -134,7 +134,7 @@ def reduction_function(intrinsic: str, given: Sequence[str]) -> tuple[str, str] 
         else:
             return None
     name = f"{_PREFIX}{intrinsic.removeprefix('llvm.')}"
-    return _defined(name, BFLOAT, list(given), code, value)
+    return define(name, BFLOAT, list(given), code, value)
 
 
 def atomic_function(operation: str) -> tuple[str, str] | None:
@@ -171,19 +171,20 @@ end:
     )
 
 
-def _split(kind: str) -> tuple[int, str]:
-    """Return the number of elements of a type, and their type."""
+def split_type(kind: str) -> tuple[int, str]:
+    """Return the number of elements of a vector type, and their type; 0 and the type for another one."""
     match = _VECTOR.match(kind)
-    return (int(match["lanes"]), match["scalar"]) if match else (1, kind)
+    return (int(match["lanes"]), match["scalar"]) if match else (0, kind)
 
 
 def _name(operation: str, number: Number) -> str:
-    return f"{_PREFIX}{operation}" + (f".v{number.lanes}" if number.lanes > 1 else "")
+    return f"{_PREFIX}{operation}" + (f".v{number.lanes}" if number.lanes else "")
 
 
-def _defined(
+def define(
     name: str, result: str, parameters: Sequence[str], code: Code, value: str
 ) -> tuple[str, str]:
+    """Return the name and the definition of a function, which is always inlined, with parameters %a, %b and so on."""
     listed = ", ".join(f"{kind} %{x}" for kind, x in zip(parameters, "abcdefgh", strict=False))
     body = "\n".join(f"  {line}" for line in (*code.lines, f"ret {result} {value}"))
     head = f"define internal {result} @{name}({listed}) alwaysinline nounwind"
@@ -223,7 +224,7 @@ def _rounded(code: Code, number: Number, value: str) -> str:
 def _odd(code: Code, number: Number, value: str) -> str:
     """Append the conversion of a double to float, rounded to odd, so that rounding the result again is correct."""
     single, double, bits = number.of("float"), number.of("double"), number.of("i32")
-    flag, zero = number.of("i1"), "zeroinitializer" if number.lanes > 1 else "0.0"
+    flag, zero = number.of("i1"), "zeroinitializer" if number.lanes else "0.0"
     near = code.add(f"fptrunc {double} {value} to {single}")
     whole = code.add(f"bitcast {single} {near} to {bits}")
     back = code.add(f"fpext {single} {near} to {double}")
@@ -241,7 +242,7 @@ def _odd(code: Code, number: Number, value: str) -> str:
 
 def _each(code: Code, number: Number, opcode: str, kind: str) -> str:
     """Append a conversion of each element of a vector."""
-    made, scalar = "poison", _split(kind)[1]
+    made, scalar = "poison", split_type(kind)[1]
     for place in range(number.lanes):
         value = code.add(f"extractelement {kind} %a, i64 {place}")
         value = code.add(f"{opcode} {scalar} {value} to {BFLOAT}")
@@ -274,4 +275,4 @@ def _signed(name: str, operation: str, given: Sequence[str]) -> tuple[str, str]:
         other = code.add(f"and {kind} {bits[1]}, {sign}")
         value = code.add(f"or {kind} {value}, {other}")
     value = code.add(f"bitcast {kind} {value} to {number.type}")
-    return _defined(name, number.type, given, code, value)
+    return define(name, number.type, given, code, value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.number import (
+    AWAY,
     DIRECTIONS,
     DOUBLE,
     PAIR,
@@ -65,7 +66,7 @@ def _pair(code: Code, result: Number, rounding: str, *, is_swapped: bool) -> str
     low, high = ("%a", "%b") if is_swapped else ("%b", "%a")
     pair = code.add(f"insertelement <2 x float> poison, float {low}, i32 0")
     pair = code.add(f"insertelement <2 x float> {pair}, float {high}, i32 1")
-    return _narrowed(code, "<2 x float>", result, rounding, pair)
+    return narrowed(code, "<2 x float>", result, rounding, pair)
 
 
 def _from_number(code: Code, source: Number, result: Number, rounding: str, value: str) -> str:
@@ -73,7 +74,7 @@ def _from_number(code: Code, source: Number, result: Number, rounding: str, valu
         return code.call(_TO_INTEGER[rounding[:2]], source, value)
     if source.bits < result.bits:
         return code.add(f"fpext {source.type} {value} to {result.type}")
-    return _narrowed(code, source.type, result, rounding, value)
+    return narrowed(code, source.type, result, rounding, value)
 
 
 def _integer(code: Code, source: Number, to: str, rounding: str, value: str) -> tuple[str, str]:
@@ -104,7 +105,7 @@ def _from_integer(code: Code, from_: str, result: Number, rounding: str, value: 
         wide = code.add(f"{instruction} {type_} {value} to double")
         if result.bits == DOUBLE:
             return wide
-        return _narrowed(code, "double", result, rounding, wide)
+        return narrowed(code, "double", result, rounding, wide)
     if rounding == "rn" and result.bits >= SINGLE:
         return code.add(f"{instruction} i64 {value} to {result.type}")
     if from_ == "s64" and result.bits >= SINGLE:
@@ -135,19 +136,40 @@ def _from_integer(code: Code, from_: str, result: Number, rounding: str, value: 
         negative = code.add(f"icmp slt i64 {value}, 0")
         opposite = code.add(f"fneg double {wide}")
         wide = code.add(f"select i1 {negative}, double {opposite}, double {wide}")
-    return _narrowed(code, "double", result, rounding, wide)
+    return narrowed(code, "double", result, rounding, wide)
 
 
-def _narrowed(code: Code, source: str, result: Number, rounding: str, value: str) -> str:
-    """Append a conversion to a narrower type."""
-    if rounding == "rn" or rounding not in DIRECTIONS:
-        return code.add(f"fptrunc {source} {value} to {result.type}")
-    if result.bits == SINGLE:
-        return code.in_direction(rounding, "fptrunc.f32.f64", "float", [f"{source} {value}"])
-    # Round to nearest, then step to the neighbor if the rounding direction requires it.
+def narrowed(code: Code, source: str, result: Number, rounding: str, value: str) -> str:
+    """Append a conversion to a narrower type. `ra` rounds to nearest, of two to the number with the larger magnitude."""
     near = code.add(f"fptrunc {source} {value} to {result.type}")
+    if rounding != AWAY and rounding not in DIRECTIONS:
+        return near
+    # Step to the neighbor if the rounding mode requires it.
     bits = code.add(f"bitcast {result.type} {near} to {result.integer}")
     back = code.add(f"fpext {result.type} {near} to {source}")
+    step = (_tie if rounding == AWAY else _step)(
+        code, (source, value, back), result, rounding, bits
+    )
+    moved = code.add(f"add {result.integer} {bits}, {step}")
+    return code.add(f"bitcast {result.integer} {moved} to {result.type}")
+
+
+def _tie(code: Code, wide: tuple[str, str, str], result: Number, _rounding: str, bits: str) -> str:
+    """Append 1 if the value is in the middle of the nearest number and the one with the next larger magnitude."""
+    source, value, back = wide
+    next_bits = code.add(f"add {result.integer} {bits}, {result.constant('1', f'i{result.bits}')}")
+    beyond = code.add(f"bitcast {result.integer} {next_bits} to {result.type}")
+    beyond = code.add(f"fpext {result.type} {beyond} to {source}")
+    # Both differences are exact if they are equal.
+    below = code.add(f"fsub {source} {value}, {back}")
+    above = code.add(f"fsub {source} {beyond}, {value}")
+    tie = code.add(f"fcmp oeq {source} {below}, {above}")
+    return code.add(f"zext {result.of('i1')} {tie} to {result.integer}")
+
+
+def _step(code: Code, wide: tuple[str, str, str], result: Number, rounding: str, bits: str) -> str:
+    """Append 1 or -1 if the nearest number is on the wrong side of the value, otherwise 0."""
+    source, value, back = wide
     above = code.add(f"fcmp ogt {source} {back}, {value}")
     below = code.add(f"fcmp olt {source} {back}, {value}")
     negative = code.add(f"icmp slt {result.integer} {bits}, zeroinitializer")
@@ -155,13 +177,10 @@ def _narrowed(code: Code, source: str, result: Number, rounding: str, value: str
     toward_zero = code.add(f"select {flag} {negative}, {flag} {below}, {flag} {above}")
     outward = code.add(f"select {flag} {negative}, {flag} {above}, {flag} {below}")
     if rounding == "rz":
-        step = code.add(f"sext {flag} {toward_zero} to {result.integer}")
-    else:
-        wrong = above if rounding == "rm" else below
-        shrinks = code.add(f"and {flag} {wrong}, {toward_zero}")
-        grows = code.add(f"and {flag} {wrong}, {outward}")
-        less = code.add(f"sext {flag} {shrinks} to {result.integer}")
-        more = code.add(f"zext {flag} {grows} to {result.integer}")
-        step = code.add(f"add {result.integer} {less}, {more}")
-    moved = code.add(f"add {result.integer} {bits}, {step}")
-    return code.add(f"bitcast {result.integer} {moved} to {result.type}")
+        return code.add(f"sext {flag} {toward_zero} to {result.integer}")
+    wrong = above if rounding == "rm" else below
+    shrinks = code.add(f"and {flag} {wrong}, {toward_zero}")
+    grows = code.add(f"and {flag} {wrong}, {outward}")
+    less = code.add(f"sext {flag} {shrinks} to {result.integer}")
+    more = code.add(f"zext {flag} {grows} to {result.integer}")
+    return code.add(f"add {result.integer} {less}, {more}")

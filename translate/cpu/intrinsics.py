@@ -5,6 +5,7 @@ from __future__ import annotations
 from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.arithmetic import find_arithmetic, find_short_fma
 from mlir_offload.translate.cpu.asynchronous import find_asynchronous
+from mlir_offload.translate.cpu.extremum import find_extremum
 from mlir_offload.translate.cpu.library import find_library_function
 from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls
 from mlir_offload.translate.cpu.subgroup import find_collective
@@ -40,7 +41,9 @@ declare i32 @mo_cpu_has_failed(ptr)"""
 def find_replacement(name: str) -> Replacement | None:
     """Return the replacement of a function that device code calls but does not define; None if there is none."""
     if not name.startswith(_PREFIX):
-        return find_short_fma(name) or find_library_function(name)
+        found = find_extremum(name)
+        extremum = Replacement(*found, takes_context=False) if found else None
+        return extremum or find_short_fma(name) or find_library_function(name)
     bare = load_calls().aliases.get(name, name.removeprefix(_PREFIX))
     kinds = (_special_register, find_collective, find_asynchronous, _single, find_arithmetic)
     return next(filter(None, (find(bare) for find in kinds)), None)

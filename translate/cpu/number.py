@@ -6,12 +6,14 @@ from msgspec import Struct
 
 # Bits of the types, and elements of a pair.
 SHORT, SINGLE, DOUBLE, PAIR = 16, 32, 64, 2
+# To nearest, of two to the number with the larger magnitude: not in PTX.
+AWAY = "ra"
 # The rounding mode of a PTX modifier: its name in LLVM, and its value for llvm.set.rounding.
 DIRECTIONS = {"rz": ("towardzero", 0), "rp": ("upward", 2), "rm": ("downward", 3)}
 
 
 class Number(Struct, frozen=True):
-    """A floating-point type, or a vector type with `lanes` elements.
+    """A floating-point type, or a vector type with `lanes` elements if that is not 0.
 
     `normal` is the smallest positive normal number of an element, `nan` the canonical NaN of PTX, and `bits` the
     size of an element.
@@ -22,17 +24,17 @@ class Number(Struct, frozen=True):
     normal: str
     nan: str
     bits: int
-    lanes: int = 1
+    lanes: int = 0
 
     @property
     def type(self) -> str:
         """Return the type as LLVM IR spells it."""
-        return self.scalar if self.lanes == 1 else f"<{self.lanes} x {self.scalar}>"
+        return self.of(self.scalar)
 
     @property
     def name(self) -> str:
         """Return the suffix of the type in names of intrinsics."""
-        return self.mangled if self.lanes == 1 else f"v{self.lanes}{self.mangled}"
+        return f"v{self.lanes}{self.mangled}" if self.lanes else self.mangled
 
     @property
     def integer(self) -> str:
@@ -42,15 +44,15 @@ class Number(Struct, frozen=True):
     @property
     def register(self) -> str:
         """Return the type of operands in inline assembly: an integer for 16-bit elements."""
-        return f"i{self.bits * self.lanes}" if self.bits == SHORT else self.type
+        return f"i{self.bits * (self.lanes or 1)}" if self.bits == SHORT else self.type
 
     def of(self, scalar: str) -> str:
         """Return the type with the element type `scalar` and the same number of elements."""
-        return scalar if self.lanes == 1 else f"<{self.lanes} x {scalar}>"
+        return f"<{self.lanes} x {scalar}>" if self.lanes else scalar
 
     def constant(self, value: str, scalar: str = "") -> str:
         """Return a constant with this value in each element."""
-        if self.lanes == 1:
+        if not self.lanes:
             return value
         return f"<{', '.join([f'{scalar or self.scalar} {value}'] * self.lanes)}>"
 
@@ -63,6 +65,8 @@ TYPES = {
     "f32": Number("float", "f32", "0x3810000000000000", "0x7FFFFFFFE0000000", 32),
     "f64": Number("double", "f64", "0x0010000000000000", "0x7FFFFFFFFFFFFFFF", 64),
 }
+# Types that PTX does not have.
+WIDE = {"f80": Number("x86_fp80", "f80", "", "", 80), "f128": Number("fp128", "f128", "", "", 128)}
 TYPES |= {"f": TYPES["f32"], "d": TYPES["f64"]}
 
 

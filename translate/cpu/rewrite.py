@@ -34,8 +34,13 @@ CONTEXT = "%mo.c"
 _DROPPED = ir_words("ptx_kernel", "ptx_device", "unnamed_addr", "local_unnamed_addr", "dso_local")
 
 
+# LLVM intrinsics of which the back end has some types.
+_OF_SOME_TYPES = (
+    *("llvm.fma.", "llvm.maximum.", "llvm.minimum."),
+    *("llvm.vector.reduce.fmaximum.", "llvm.vector.reduce.fminimum."),
+)
 # The prefixes of LLVM intrinsics that may need a replacement. The CPU supports all others.
-_REPLACED = ("llvm.nvvm.", "llvm.fma.")
+_REPLACED = ("llvm.nvvm.", *_OF_SOME_TYPES)
 
 
 class RewrittenModule(Struct, frozen=True):
@@ -165,7 +170,7 @@ class _Calls:
             replacement = Replacement(callee, takes_context=False)
         if replacement is None and self._is_open:
             replacement = foreign_function(self._module, callee)
-        if replacement is None and callee.startswith("llvm.fma."):
+        if replacement is None and callee.startswith(_OF_SOME_TYPES):
             return line
         if replacement is None:
             raise self._missing(callee, line)

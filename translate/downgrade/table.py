@@ -21,6 +21,7 @@ FORMS = frozenset(
             "global",
             "layout",
             "intrinsic",
+            "extremum",
             "undeclared",
             "attachment",
         ),

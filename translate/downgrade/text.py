@@ -21,6 +21,7 @@ from mlir_offload.toolchain.skew.number import older_numbers
 from mlir_offload.toolchain.skew.retained import older_retained_nodes
 from mlir_offload.toolchain.skew.rule import load_rules
 from mlir_offload.toolchain.skew.text import check_text
+from mlir_offload.translate.cpu import extremum
 from mlir_offload.translate.downgrade.attribute import (
     rewrite_memory,
     strip_attribute,
@@ -71,6 +72,8 @@ def downgrade(text: str, *, reader: int, location: str = "") -> str:
     _check_layout(text, rows, reader, location)
     if any(row.form == "number" for row in rows):
         text = older_numbers(text)
+    if any(row.form == "extremum" for row in rows):
+        text = extremum.without_extrema(text)
     text = older_retained_nodes(text, reader)
     work = _Module(rows, reader, location)
     lines = [work.line(line) for line in text.splitlines(keepends=True)]

@@ -12,6 +12,7 @@ from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.tables import load_table
+from mlir_offload.translate.host import arithmetic
 from mlir_offload.translate.host.launch import SourceWarning
 from mlir_offload.translate.lower import check_lowered
 from mlir_offload.translate.mlir.module import Locations, parse_module
@@ -45,6 +46,8 @@ _BORROWS_STREAM = ir_pattern(
 _FUNCTIONS = frozenset({"func.func", "llvm.func"})
 _MAIN_PARAMETERS = ("i32", "!llvm.ptr", "!llvm.ptr")
 _LONGEST = 64
+# Parts of all operations that may have to be expanded.
+_EXPANDED = ("bfloat", ".constrained.fptrunc.", "f16(", "f80(", "f128(")
 _UNRANKED = "memref<*x"
 # The lowered form of an unranked memref.
 _LOWERED_MEMREF = ["i64", "!llvm.ptr"]
@@ -63,9 +66,12 @@ def legalize_host_ir(text: str) -> str:
     overflows the stack in a loop; therefore launches are enclosed in stacksave and stackrestore. A
     stream that the lowering creates for a token and never destroys is destroyed after its last use;
     its work continues. A `main` without a result returns 0. Sizes get a form that every release reads.
+    Arithmetic that the back end computes wrongly is expanded; SourceError if that is not supported.
     """
     text = _with_exit_status(_SMALL_RESULT.sub(_extended, concealed(text)))
     text = _with_sizes(text)
+    if any(word in text for word in _EXPANDED):
+        text = arithmetic.expand_arithmetic(text)
     return revealed(_fix_launches(text) if "@mgpu" in text else text)
 
 

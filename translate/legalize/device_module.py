@@ -280,6 +280,8 @@ def patterns_for(
         found |= _EXTREMA
     if form.name == SPIRV_FORM.name or _BFLOAT_FAULT in faults:
         found[_OTHERS] = "math.widened_bfloat"
+    if "atomic_extrema" in faults:
+        found["memref.atomic_rmw"] = "memory.atomic_extremum"
     if _SHORT_FMA in faults:
         found["math.fma"] = "math.exactly_fused"
     if not form.has_assertions:

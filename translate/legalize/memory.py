@@ -1,12 +1,16 @@
-"""Legalize the allocation of memory in kernels."""
+"""Legalize operations on memory."""
 
 from __future__ import annotations
 
+from mlir_offload.translate.legalize.arith import binary, convert
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
-from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.syntax import parse_shaped
 
 _FREE = "free"
+# arith::AtomicRMWKind.
+_EXTREMA = {3: "maximumf", 6: "minimumf"}
+_INTEGERS = {"f16": "i16", "bf16": "i16", "f32": "i32", "f64": "i64"}
 
 
 def release(rewriter: DeviceRewriter, operation: Operation) -> None:
@@ -22,3 +26,29 @@ def release(rewriter: DeviceRewriter, operation: Operation) -> None:
         kind = f"{buffer.type.removesuffix(f', {space}>')}>"
         buffer = rewriter.value("memref.memory_space_cast", (buffer,), kind)
     rewriter.create("memref.dealloc", (buffer,))
+
+
+def atomic_extremum(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Compute the maximum or minimum of memref.atomic_rmw in a loop that exchanges integers.
+
+    LLVM 19 lowers it to an instruction that ignores NaN. The cast between memrefs disappears, because their lowered
+    types are equal.
+    """
+    value, buffer, *indices = operation.operands
+    name = _EXTREMA.get(operation.attribute("kind").integer or 0)
+    bits, memref = _INTEGERS.get(value.type), parse_shaped(buffer.type, "memref")
+    if name is None or bits is None or memref is None:
+        rewriter.insert(operation)
+        return
+    sizes = "".join(f"{'?' if size is None else size}x" for size in memref.sizes)
+    kind = f"memref<{', '.join((f'{sizes}{bits}', *memref.parameters))}>"
+    cast = rewriter.value("builtin.unrealized_conversion_cast", (buffer,), kind)
+    old = Value(rewriter.fresh_name(), bits)
+    with rewriter.region((old,)) as region:
+        number = convert(rewriter, "bitcast", old, value.type)
+        number = binary(rewriter, name, number, value)
+        rewriter.create("memref.atomic_yield", (convert(rewriter, "bitcast", number, bits),))
+    made = rewriter.create(
+        "memref.generic_atomic_rmw", (cast, *indices), (bits,), None, (region,)
+    ).results[0]
+    rewriter.replace(operation, (convert(rewriter, "bitcast", made, value.type),))

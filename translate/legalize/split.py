@@ -42,7 +42,7 @@ from mlir_offload.translate.kernel import (
     unit_of,
 )
 from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm, TargetAttribute
-from mlir_offload.translate.legalize import unrolled
+from mlir_offload.translate.legalize import host_operations, unrolled
 from mlir_offload.translate.legalize.device_module import (
     DeviceRules,
     device_module,
@@ -64,6 +64,8 @@ from mlir_offload.translate.pipelines import load_faults
 if TYPE_CHECKING:
     from mlir_offload.translate.gpu_binary import GpuBinary
 
+# Faults of releases in the lowering of host code.
+_OF_HOST = frozenset({"divisions", "atomic_extrema"})
 _NO_FLAGS = "#llvm.fastmath<none>"
 _C_INTERFACE = "llvm.emit_c_interface"
 
@@ -339,6 +341,7 @@ def _uses_runtime(operation: Operation) -> bool:
 
 def _host(rules: DeviceRules, options: SplitOptions, *, needs_layouts: bool) -> str:
     module, symbols, locations = rules.module, rules.symbols, rules.locations
+    faults = rules.faults
     makers = [AsyncRewriter(), *([host_memory.TransferRewriter()] if needs_layouts else ())]
     arguments = ArgumentRewriter(rules.kernels.launches, rules.kernels.narrow)
     body: list[Operation] = []
@@ -356,9 +359,11 @@ def _host(rules: DeviceRules, options: SplitOptions, *, needs_layouts: bool) -> 
             maker.rewrite_function(operation)
         arguments.rewrite_function(operation)
         rename_launches(operation, launched, symbols)
-        if "equal_attribute_text" in load_faults(options.llvm_major):
+        if "equal_attribute_text" in faults:
             _drop_default_flags(operation)
         body.append(operation)
+    if faults & _OF_HOST:
+        host_operations.expand_host_operations(body, faults, locations)
     if options.describes_memory:
         body += describe_launches(body)
     calls = [one for maker in makers for one in maker.declarations(declared)]
