@@ -290,10 +290,14 @@ class Syntax:
     def closing(self, text: str, start: int) -> int:
         """Return the position of the bracket that closes the one at `start`. Raises ValueError if there is none."""
         depth = 0
-        for place, mark in self._marks(text, start):
-            depth += (mark in _CLOSING) - (mark in _CLOSERS)
+        for match in self._mark.finditer(text, start):
+            mark = match[0]
+            if mark in _CLOSING:
+                depth += 1
+            elif mark in _CLOSERS:
+                depth -= 1
             if depth == 0:
-                return place
+                return match.start()
         msg = f"unbalanced brackets: {text}"
         raise ValueError(msg)
 
@@ -335,12 +339,15 @@ class Syntax:
         """Split at commas outside of brackets. The list of an empty text is empty."""
         parts: list[str] = []
         depth = start = 0
-        for place, mark in self._marks(text, 0):
-            if mark == "," and depth == 0:
-                parts.append(text[start:place].strip())
-                start = place + 1
-            else:
-                depth += (mark in _CLOSING) - (mark in _CLOSERS)
+        for match in self._mark.finditer(text):
+            mark = match[0]
+            if mark in _CLOSING:
+                depth += 1
+            elif mark in _CLOSERS:
+                depth -= 1
+            elif mark == "," and depth == 0:
+                parts.append(text[start : match.start()].strip())
+                start = match.end()
         last = text[start:].strip()
         return [*parts, last] if last else parts
 
