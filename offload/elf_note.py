@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mlir_offload.offload.elf import ElfFile, SectionType
 from mlir_offload.toolchain.byte_view import ByteView
@@ -21,7 +22,7 @@ _RELEASE = lazy_pattern(r"(?<![\w.])\d{1,4}(?!\w)")
 _LLVM_COMPILER = lazy_pattern(r"\bclang version\b|\bLLVM\b")
 
 
-class ElfNote(NamedTuple):
+class ElfNote(Struct, frozen=True):
     """A note: the owner that defines its type, the type, and its content."""
 
     owner: str

@@ -214,7 +214,7 @@ def written_order(keys: Sequence[bytes], containers: Sequence[str]) -> tuple[byt
     `containers` are the two that the packager of a release uses, by LLVM's names. `file` and `kind` are only
     inserted into the first one; they are not strings of the image.
     """
-    first, second = (_WALKS[name] for name in containers)
+    first, second = (WALKS[name] for name in containers)
     return second([key for key in first(keys) if key not in CONSUMED_KEYS])
 
 
@@ -353,10 +353,9 @@ def xxh3_hash(key: bytes) -> int:
 CONSUMED_KEYS = (b"file", b"kind")
 
 # llvm/lib/Support/StringMap.cpp (grows after an insertion), llvm/include/llvm/ADT/DenseMap.h (before).
-_WALKS: Mapping[str, Callable[[Sequence[bytes]], tuple[bytes, ...]]] = {
+WALKS: Mapping[str, Callable[[Sequence[bytes]], tuple[bytes, ...]]] = {
     "StringMap": HashTable(djb_hash, 16, grows_at_limit=False).walk,
     "DenseMap": HashTable(hash_value, 64, grows_at_limit=True).walk,
     "DenseMap of LLVM 23": HashTable(xxh3_hash, 64, grows_at_limit=True, is_linear=True).walk,
     "MapVector": tuple,
 }
-CONTAINERS = frozenset(_WALKS)

@@ -7,7 +7,7 @@ from pathlib import Path
 from mlir_offload.driver.compile.context import BuildContext, notes_dependencies
 from mlir_offload.driver.option.command_line import final_outputs
 from mlir_offload.driver.option.link_line import parse_link_line
-from mlir_offload.driver.system.depfile import read_prerequisites
+from mlir_offload.driver.system import depfile
 
 _OTHER_LINKER = "-fuse-ld="
 _LLD = frozenset({"-fuse-ld=lld", "-fuse-ld=ld.lld"})
@@ -47,7 +47,7 @@ def _read(context: BuildContext) -> list[Path]:
         return []
     text = rule.read_text(encoding="utf-8", errors="surrogateescape")
     own = context.workspace.absolute()
-    found = map(Path, read_prerequisites(text))
+    found = map(Path, depfile.read_prerequisites(text))
     # Exclude the temporary files of the linker wrapper, which it has removed.
     return [path for path in found if own not in path.absolute().parents and path.exists()]
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command, run_checked
-from mlir_offload.translate.sanitizer import Sanitizer
+from mlir_offload.translate import sanitizer as translate_sanitizer
+
+if TYPE_CHECKING:
+    from mlir_offload.translate.sanitizer import Sanitizer
 
 _CHECKS = "ubsan_standalone"
 
@@ -40,7 +44,7 @@ def check_arguments(context: BuildContext) -> tuple[str, ...]:
 def sanitizer_library(context: BuildContext, sanitizer: Sanitizer) -> Path:
     """Return the shared library of clang; for AddressSanitizer, GCC's also works."""
     # GCC 12's ThreadSanitizer has no __tsan_memcpy, and libomp does not start under it.
-    others = ("libasan.so",) if sanitizer is Sanitizer.ADDRESS else ()
+    others = ("libasan.so",) if sanitizer is translate_sanitizer.Sanitizer.ADDRESS else ()
     return _find_library(context, sanitizer.flag, sanitizer.library, others)
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from mlir_offload.offload import string_order
 from mlir_offload.offload.abi import OffloadAbi, offload_table, row_of
 from mlir_offload.offload.image import FORM_BYTES, ImageForm, ImageKind, image_form_of, is_bitcode
-from mlir_offload.offload.string_order import written_order
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 
@@ -90,7 +90,7 @@ class ImageArgument(Struct, frozen=True):
         is_for_cpu = not self.value("triple").startswith(_OTHER_DEVICES)
         if is_for_cpu and values.get(_ARCH) == b"":
             values[_ARCH] = abi.host_arch.encode()
-        order = written_order(tuple(values), abi.string_containers)
+        order = string_order.written_order(tuple(values), abi.string_containers)
         return tuple((key, values[key]) for key in order)
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from msgspec import Struct, field
 
+from mlir_offload.offload import elf_note
 from mlir_offload.offload.device import code_hash
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
 from mlir_offload.offload.elf import (
@@ -23,7 +24,6 @@ from mlir_offload.offload.elf import (
     SectionType,
     read_elf,
 )
-from mlir_offload.offload.elf_note import iterate_notes
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.pattern import pattern
 
@@ -277,7 +277,7 @@ def _read_tool(elf: ElfFile) -> tuple[str, str]:
         # In this ABI, e_version is the CUDA release: 124 for 12.4.
         (release,) = elf.view.unpack(struct.Struct("<I"), 20, "version")
         return (f"CUDA {release // 10}.{release % 10}" if release > 1 else ""), ""
-    for note in iterate_notes(elf):
+    for note in elf_note.iterate_notes(elf):
         if note.owner == _TOOL_OWNER and note.type == _TOOL_NOTE:
             *_, program, release, _, options = note.content.unpack(_TOOL, 0, "tool note")
             texts = (

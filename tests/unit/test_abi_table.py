@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from mlir_offload.offload.abi import (
+    STRING_CONTAINERS,
     check_table,
     entry_layouts,
     fatbinary_without_image,
@@ -12,6 +13,7 @@ from mlir_offload.offload.abi import (
     load_abi,
     offload_table,
 )
+from mlir_offload.offload.string_order import WALKS
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.target import Kind
 
@@ -47,6 +49,10 @@ def test_the_packager_of_each_release_has_its_containers() -> None:
     assert load_abi(15).string_containers == ("StringMap", "StringMap")
     assert load_abi(16).string_containers == ("DenseMap", "StringMap")
     assert load_abi(18).string_containers == ("DenseMap", "MapVector")
+
+
+def test_the_order_in_each_container_is_known() -> None:
+    assert WALKS.keys() == STRING_CONTAINERS
 
 
 def test_an_unknown_container_is_refused() -> None:

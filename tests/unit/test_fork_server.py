@@ -84,6 +84,19 @@ def test_a_fork_does_what_the_program_does(
     assert loaded.run(command) == ProcessRunner().run(command)
 
 
+@pytest.mark.llvm(19)
+@pytest.mark.parametrize("release", [19, 22])
+def test_a_fork_of_mlir_opt_prints_everything(library: Path, release: int) -> None:
+    # The main() of LLVM 22 writes what is left in the buffer of llvm::outs(), that of LLVM 19 does not.
+    program = f"/usr/lib/llvm-{release}/bin/mlir-opt"
+    command = Command((program, "--show-dialects"))
+    runner = ProcessRunner(ForkServers(library, {program: (program, PROGRAM)}))
+    try:
+        assert runner.run(command) == ProcessRunner().run(command)
+    finally:
+        runner.close()
+
+
 def test_a_program_is_loaded_once_and_ends_with_its_user(library: Path) -> None:
     runner = _with_server(library)
     server = _parent(runner)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mlir_offload.toolchain.byte_view import sha256
-from mlir_offload.toolchain.pattern import PatternStore, pattern, pattern_of
+from mlir_offload.toolchain.pattern import PatternStore, ir_line, ir_pattern, pattern, pattern_of
 
 _PATTERNS: dict[str, tuple[Any, int]] = {
     "named groups": (r"^(?P<name>\w+)\s*=(?P<value>[^#\n]*?)(?:#.*)?$", re.MULTILINE),
@@ -55,6 +55,32 @@ def test_flags_and_bytes_are_those_of_re() -> None:
 def test_a_wrong_pattern_is_an_error_of_re() -> None:
     with pytest.raises(re.error, match="unterminated"):
         pattern("(").match("")
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "found"),
+    [
+        ("call @f(`last:rest`", "call @f(1)\nxcall @f(2)\n %call @f(3)\n call @f(4)", ["1)", "4)"]),
+        ("i1 `last:rest`", "i1 a\n-i1 b\n(i1 c", ["a", "c"]),
+    ],
+    ids=["words", "a short word"],
+)
+def test_an_ir_pattern_begins_with_a_whole_word(template: str, text: str, found: list[str]) -> None:
+    assert [match["last"] for match in ir_pattern(template).finditer(text)] == found
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["`name:global` = `rest`", "@`name` = `rest`", "`words`@`name` = `rest`"],
+    ids=["a hole", "a character", "an optional hole"],
+)
+def test_an_ir_line_begins_where_a_line_does(template: str) -> None:
+    text = '@a = 1\n @b = 2\nx @"c d" = 3\n@"e f" = 4'
+    expected = ["@a = 1", '@"e f" = 4']
+    if template.startswith("`words`"):
+        expected[1:1] = ['x @"c d" = 3']
+
+    assert [match[0] for match in ir_line(template).finditer(text)] == expected
 
 
 def _loaded(content: bytes) -> Any:

@@ -266,8 +266,9 @@ class Operation(Struct, eq=False, gc=False):
     def edit_text(self, edit: Callable[[str], str]) -> None:
         """Edit the text of attributes, types and locations, including those in its regions."""
         self._print_signature()
-        self._signature = None
-        self.head, self.end = edit(self.head), edit(self.end)
+        head, end = edit(self.head), edit(self.end)
+        if (head, end) != (self.head, self.end):
+            self.head, self.end, self._signature = head, end, None
         for region in self.regions:
             for block in region.blocks:
                 block.label = edit(block.label)

@@ -325,8 +325,11 @@ def has_layout(kind: str) -> bool:
 
 
 def with_memref_space(text: str, spaces: Collection[str], other: str) -> str:
-    """Change the memory space of every memref type in one of `spaces` to `other`, "" for the default."""
-    if "memref<" not in text:
+    """Change the memory space of every memref type in one of `spaces` to `other`, "" for the default.
+
+    The space is spelled as mlir-opt prints it.
+    """
+    if "memref<" not in text or not any(f", {space}>" in text for space in spaces):
         return text
     for start in reversed([match.start() for match in _MEMREF.finditer(MLIR.blanked(text))]):
         opening = start + len("memref")
