@@ -185,6 +185,9 @@ class ElfFile(Struct):
     _strings: dict[int, StringTable] = field(default_factory=dict)
     _sections: tuple[ElfSection, ...] | None = None
     _columns: dict[int, list[int]] = field(default_factory=dict)
+    # The numbers of relocation tables by the number of the section that they change, and symbol tables by number.
+    _relocations: dict[int, list[int]] | None = None
+    _symbols: dict[int, bytes] = field(default_factory=dict)
     # The sections that are loaded with a program: number, start address and end address.
     _allocated: list[tuple[int, int, int]] | None = None
 
@@ -322,10 +325,14 @@ class ElfFile(Struct):
         In a linked file, the index is -1 and the second number is an address.
         """
         found: dict[int, tuple[int, int]] = {}
-        owners = self._column(_INFO) if self.is_relocatable else ()
-        for number in self._numbers(SectionType.RELA):
-            if not owners or owners[number] == section.number:
-                self._add_pointers(found, number, section)
+        if self._relocations is None:
+            # An object with a thousand kernels has as many sections with entries.
+            self._relocations = {}
+            owners = self._column(_INFO) if self.is_relocatable else ()
+            for number in self._numbers(SectionType.RELA):
+                self._relocations.setdefault(owners[number] if owners else -1, []).append(number)
+        for number in self._relocations.get(section.number if self.is_relocatable else -1, ()):
+            self._add_pointers(found, number, section)
         return found
 
     def text_of(self, pointer: tuple[int, int]) -> str:
@@ -361,8 +368,10 @@ class ElfFile(Struct):
         self, found: dict[int, tuple[int, int]], table: int, section: ElfSection
     ) -> None:
         link = self._row(table)[6]
-        has_symbols = 0 < link < self.section_count
-        symbols = self._content_of(link).whole() if has_symbols else b""
+        if link not in self._symbols:
+            has_symbols = 0 < link < self.section_count
+            self._symbols[link] = self._content_of(link).whole() if has_symbols else b""
+        symbols = self._symbols[link]
         is_relocatable = self.is_relocatable
         base = 0 if is_relocatable else section.address
         end = base + section.size

@@ -103,3 +103,13 @@ def test_an_undefined_function_of_the_runtime_is_found_in_a_plain_object(tmp_pat
     (contents,) = read_inputs(path)
     assert contents.runtime_symbols == {"mgpuStreamCreate"}
     assert contents.library_functions == {"printF32"}
+
+
+def test_an_object_with_a_thousand_kernels_is_read_without_reading_a_part_a_thousand_times(
+    tmp_path: Path,
+) -> None:
+    names = [f"kernel_{number}" for number in range(1000)]
+    inputs = LinkInputs(22, tmp_path)
+    path = inputs.host_object("many", [Kind.CUDA], names, [])
+    (contents,) = read_inputs(path)
+    assert {entry.name for entry in contents.entries} == set(names)
