@@ -402,6 +402,7 @@ def _text(kernel: RandomKernel, make: Callable[[RandomKernel], Writer]) -> str:
         own=OWN,
         ids=_IDS,
         words=f"memref<{size}xi32, {SHARED}>",
+        wide=f"memref<{size}xi64, {SHARED}>",
         functions=writer.functions(),
         body="\n".join((*indices, *numbers, *writer.whole(kernel.body), *left)),
     )
@@ -411,7 +412,7 @@ OWN = f"memref<{VARIABLES}xi32, #gpu.address_space<private>>"
 _PROGRAM = """gpu.module @module_{name} {{
 {functions}
 gpu.func @{name}(%out: memref<?xi32>, %argument0: i32, %argument1: i32)
-    workgroup(%words: {words}) private(%own: {own}) kernel {{
+    workgroup(%words: {words}, %wide: {wide}) private(%own: {own}) kernel {{
 {ids}
 %z0 = arith.muli %tz, %sy : index
 %z1 = arith.addi %z0, %ty : index
@@ -427,6 +428,7 @@ gpu.func @{name}(%out: memref<?xi32>, %argument0: i32, %argument1: i32)
 %z8 = arith.addi %z7, %number : index
 %eight = arith.constant 8 : index
 %at = arith.muli %z8, %eight : index
+%first = arith.muli %z7, %eight : index
 {body}
 gpu.return
 }}

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import reduce
 
 from support.operation_probe import wrapped
-from support.random_kernel import COMPARED, VARIABLES, Expression, Run, Statement
+from support.random_exchange import ExchangeRun
+from support.random_kernel import COMPARED, VARIABLES, Expression, Statement
 from support.random_lanes import (
     ATOMIC,
     FLOAT_OPERATIONS,
@@ -19,7 +20,7 @@ from support.random_lanes import (
 )
 
 
-class LaneRun(Run):
+class LaneRun(ExchangeRun):
     """Executes one block of a kernel, statement by statement for all threads."""
 
     def run(self, body: Sequence[Statement], active: Sequence[int]) -> None:

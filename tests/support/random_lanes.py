@@ -7,8 +7,10 @@ workgroup memory what they stored there last.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from support.operation_probe import wrapped
+from support.random_exchange import EXCHANGES, exchange
 from support.random_kernel import Expression, Maker, RandomKernel, Statement
 
 SUBGROUP = 32
@@ -21,6 +23,7 @@ _BLOCKS = (
     (70, 1, 1),
     (1, 5, 7),
     (80, 1, 1),
+    (128, 1, 1),
 )
 UNARY: dict[str, Callable[[int], int]] = {
     "i8": lambda a: wrapped(a, "i8"),
@@ -83,13 +86,22 @@ class LaneMaker(Maker):
         if self._random.random() < 0.4:
             yield from super()._statement(depth)
             return
-        kinds = [*_ANYWHERE]
+        kinds = [*_ANYWHERE, *EXCHANGES]
         if not self._has_left:
             kinds += [*_OF_SUBGROUP, "reduce", "subgroups"]
         if depth == 0:
             kinds += ["break", "break", "leave"]
         kind = self._random.choice(kinds)
+        if kind in EXCHANGES:
+            yield self._exchange(kind)
+            return
         yield self._own_subgroup(kind) if kind in _OF_SUBGROUP else self._own(kind)
+
+    def _exchange(self, kind: str) -> Statement:
+        made = exchange(kind, self._random, self._loops, lambda: self._expression(2))
+        # Threads that have left have stored their results.
+        is_in_results = made.how[0] == "out" and self._has_left
+        return replace(made, how=("words", *made.how[1:])) if is_in_results else made
 
     def _own(self, kind: str) -> Statement:
         choose, one, variable = self._random.choice, self._expression(2), self._variable()
