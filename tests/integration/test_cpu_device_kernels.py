@@ -456,6 +456,50 @@ def test_one_lane_stores_without_a_mask(build: Build) -> None:
         assert list(data) == expected
 
 
+FIRST_LANES = """
+module attributes {gpu.container_module} {
+  gpu.module @first_lanes {
+    gpu.func @first_lanes(%x: memref<?xi32>, %y: memref<?xi32>, %turns: index) kernel {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c32 = arith.constant 32 : index
+      %zero = arith.constant 0 : i32
+      %t = gpu.thread_id x
+      %sum = scf.for %j = %c0 to %turns step %c1 iter_args(%a = %zero) -> (i32) {
+        %i = arith.addi %t, %j : index
+        %v = memref.load %x[%i] : memref<?xi32>
+        %w = arith.addi %a, %v : i32
+        scf.yield %w : i32
+      }
+      %lane = arith.remui %t, %c32 : index
+      %is_first = arith.cmpi eq, %lane, %c0 : index
+      scf.if %is_first {
+        memref.store %sum, %y[%t] : memref<?xi32>
+      }
+      gpu.return
+    }
+  }
+}
+"""
+
+
+def test_the_first_lane_of_a_strip_is_chosen_at_compile_time(build: Build) -> None:
+    source = build.directory / "first_lanes.mlir"
+    source.write_text(FIRST_LANES)
+    text, symbols = build.lower(source)
+    device = cpu_device_ir(text, kernels=tuple(symbols.values()), for_collapse=True)
+    done = build.finish(device, "first_lanes")
+    (body,) = re.findall(r"^define .*@first_lanes\.run\((?s:.*?)^}", done.text, re.MULTILINE)
+    # The other one is a test of the size of the block.
+    assert len(re.findall(r"= and i\d+ .*, 31$", body, re.MULTILINE)) == 1
+    program = Program(build.load(build.image(done, "first_lanes", 2)), symbols, {})
+    for size in (64, 50):
+        given, found = ints(range(70)), ints([-1] * 70)
+        program.launch("first_lanes", (1, 1, 1), (size, 1, 1), [given, found, ctypes.c_int64(3)])
+        expected = [3 * n + 3 if n < size and n % 32 == 0 else -1 for n in range(70)]
+        assert list(found) == expected
+
+
 @pytest.mark.parametrize("size", [32, 50, 96, 256])
 @pytest.mark.parametrize("mask", [0, 17, 33, 200])
 def test_comparisons_with_a_multiple_of_the_strip(parted: Program, size: int, mask: int) -> None:

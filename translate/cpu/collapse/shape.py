@@ -342,6 +342,11 @@ class Shapes:
             return UNIFORM
         return _INDEX if value.opcode == Opcode.UREM and amount == lanes else None
 
+    def is_lane(self, value: Instruction) -> bool:
+        """Return whether a value is the number of the lane, computed as a remainder of an aligned value."""
+        is_rest = value.opcode in (Opcode.AND, Opcode.UREM)
+        return is_rest and self[value] == _INDEX
+
     def _exclusive(
         self, _value: Instruction, _operands: tuple[Value, ...], shapes: list[Shape]
     ) -> Shape | None:
