@@ -113,6 +113,16 @@ def test_products_and_sums_of_16_bits_are_rounded_once() -> None:
         assert f"call {function}" in kernel_text(call)
 
 
+def test_the_maximum_of_f16_is_computed_in_f32() -> None:
+    for name, kind, function in (
+        ("llvm.maximum.f16", "half", "half @mo.llvm.maximum.f16(ptr %mo.c, "),
+        ("llvm.minimum.v2f16", "<2 x half>", "<2 x half> @mo.llvm.minimum.v2f16(ptr %mo.c, "),
+        ("llvm.maximum.f32", "float", "float @llvm.maximum.f32("),
+    ):
+        call = f"%4 = call {kind} @{name}({kind} undef, {kind} undef)"
+        assert f"call {function}" in kernel_text(call)
+
+
 @pytest.mark.parametrize(
     "call",
     [

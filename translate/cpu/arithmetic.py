@@ -55,7 +55,7 @@ _ASM_COMPARISON = ir_pattern(
 )
 
 # On x86, LLVM computes it in float and rounds the result again.
-_SHORT_FMA = ir_pattern("llvm.fma.`(`v`lanes:number``)?``type:bf16|f16`")
+_SHORT = ir_pattern("llvm.`operation:fma|maximum|minimum`.`(`v`lanes:number``)?``type:bf16|f16`")
 
 _DOT = ir_pattern("dp4a.`a:s|u`32.`b:s|u`32")
 
@@ -96,15 +96,18 @@ def asm_instruction(text: str) -> str | None:
     return opcode if operands in (in_order, ["$0", "$0"]) else None
 
 
-def find_short_fma(name: str) -> Replacement | None:
-    """Return the replacement of `llvm.fma` on 16-bit floating-point numbers or vectors of them."""
-    match = _SHORT_FMA.fullmatch(name)
+def find_short_operation(name: str) -> Replacement | None:
+    """Return the replacement of `llvm.fma`, `maximum` or `minimum` on 16-bit floating-point numbers or vectors of them."""
+    match = _SHORT.fullmatch(name)
     if match is None:
         return None
     type_ = replace(TYPES[match["type"]], lanes=int(match["lanes"] or 1))
     code = Code(f"mo.{name}")
-    value = _short_fma(code, type_, ["%a", "%b", "%e"])
-    return _function(code, [type_] * 3, type_, value, is_asm=False)
+    if match["operation"] == "fma":
+        value = _short_fma(code, type_, ["%a", "%b", "%e"])
+        return _function(code, [type_] * 3, type_, value, is_asm=False)
+    value = _short_extremum(code, type_, match["operation"])
+    return _function(code, [type_] * 2, type_, value, is_asm=False)
 
 
 def find_arithmetic(name: str) -> Replacement | None:
@@ -203,6 +206,18 @@ def _nearest(code: Code, operation: str, type_: Number, values: list[str]) -> st
     if operation == "rcp":
         operation, values = "div", [type_.constant("1.000000e+00"), *values]
     return code.add(f"{_INSTRUCTIONS[operation]} {type_.type} {', '.join(values)}")
+
+
+def _short_extremum(code: Code, type_: Number, operation: str) -> str:
+    """Append a maximum or minimum in f32. In vectors of f16, LLVM 19 returns 0 for 0 and NaN.
+
+    Its expansion selects the zero if the result is equal to 0 or is NaN (`expandFMINIMUM_FMAXIMUM` in
+    llvm/CodeGen/SelectionDAG/TargetLowering.cpp).
+    """
+    wide = replace(TYPES["f32"], lanes=type_.lanes)
+    values = [code.add(f"fpext {type_.type} {value} to {wide.type}") for value in ("%a", "%b")]
+    found = code.call(operation, wide, *values)
+    return code.add(f"fptrunc {wide.type} {found} to {type_.type}")
 
 
 def _short_fma(code: Code, type_: Number, values: list[str]) -> str:

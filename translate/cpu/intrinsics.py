@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlir_offload.toolchain.pattern import ir_pattern
-from mlir_offload.translate.cpu.arithmetic import find_arithmetic, find_short_fma
+from mlir_offload.translate.cpu.arithmetic import find_arithmetic, find_short_operation
 from mlir_offload.translate.cpu.asynchronous import find_asynchronous
 from mlir_offload.translate.cpu.library import find_library_function
 from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls
@@ -41,7 +41,7 @@ declare i32 @mo_cpu_has_failed(ptr)"""
 def find_replacement(name: str) -> Replacement | None:
     """Return the replacement of a function that device code calls but does not define; None if there is none."""
     if not name.startswith(_PREFIX):
-        return find_short_fma(name) or find_library_function(name)
+        return find_short_operation(name) or find_library_function(name)
     bare = load_calls().aliases.get(name, name.removeprefix(_PREFIX))
     kinds = (_special_register, find_collective, find_asynchronous, _single, find_arithmetic)
     return next(filter(None, (find(bare) for find in kinds)), None)

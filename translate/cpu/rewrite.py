@@ -35,7 +35,8 @@ _DROPPED = ir_words("ptx_kernel", "ptx_device", "unnamed_addr", "local_unnamed_a
 
 
 # The prefixes of LLVM intrinsics that may need a replacement. The CPU supports all others.
-_REPLACED = ("llvm.nvvm.", "llvm.fma.")
+_REPLACED = ("llvm.nvvm.", "llvm.fma.", "llvm.maximum.", "llvm.minimum.")
+_SUPPORTED = _REPLACED[1:]
 
 
 class RewrittenModule(Struct, frozen=True):
@@ -165,7 +166,7 @@ class _Calls:
             replacement = Replacement(callee, takes_context=False)
         if replacement is None and self._is_open:
             replacement = foreign_function(self._module, callee)
-        if replacement is None and callee.startswith("llvm.fma."):
+        if replacement is None and callee.startswith(_SUPPORTED):
             return line
         if replacement is None:
             raise self._missing(callee, line)
