@@ -96,11 +96,6 @@ class ExchangeRun(Run):
 class ExchangeWriter(Writer):
     """Writes the statements in MLIR."""
 
-    def _line(self, text: str) -> Lines:
-        name = self._new()
-        yield f"{name} = {text}"
-        return name
-
     def _partner(self, statement: Statement) -> Lines:
         """Write the index of the partner."""
         (where,) = statement.body

@@ -18,9 +18,10 @@ from support.random_lanes import (
     SUBGROUP,
     UNARY,
 )
+from support.random_special import SpecialRun
 
 
-class LaneRun(ExchangeRun):
+class LaneRun(ExchangeRun, SpecialRun):
     """Executes one block of a kernel, statement by statement for all threads."""
 
     def run(self, body: Sequence[Statement], active: Sequence[int]) -> None:

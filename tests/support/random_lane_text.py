@@ -16,6 +16,7 @@ from support.random_kernel import (
     Statement,
 )
 from support.random_lanes import FLOATS, SMALL, SUBGROUP, UNARY
+from support.random_special import SpecialWriter
 
 _CONSTANTS = (
     "%zero = arith.constant 0 : i64",
@@ -48,7 +49,7 @@ _STEPS = {
 }
 
 
-class LaneWriter(ExchangeWriter):
+class LaneWriter(ExchangeWriter, SpecialWriter):
     """Writes statements in MLIR, with consecutive value and block names."""
 
     def __init__(self, kernel: RandomKernel) -> None:
