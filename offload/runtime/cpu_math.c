@@ -1,7 +1,19 @@
-/* Vector variants of libm functions, which LLVM calls in vectorized loops. Included by cpu_device.c;
+/* Functions of vectors: a permutation, and below it variants of libm functions, which LLVM calls in vectorized loops. Included by cpu_device.c;
  * translate/cpu/library.py defines LLVM's vector functions with them. They use the functions of libmvec in
  * glibc 2.35 and later that LLVM does not call itself. With an older glibc, the scalar function is called in a loop.
  */
+
+typedef uint32_t mo_words __attribute__((vector_size(32), aligned(4)));
+typedef int mo_ints __attribute__((vector_size(32)));
+
+/* A permutation by a variable, for translate/cpu/collapse/exchange.py. `order` contains numbers less than 8. */
+__attribute__((always_inline)) void mo_cpu_permute(mo_words *result, const mo_words *words, const mo_words *order) {
+#ifdef __AVX2__
+  *result = (mo_words)__builtin_ia32_permvarsi256((mo_ints)*words, (mo_ints)*order);
+#else
+  for (int i = 0; i < 8; ++i) ((uint32_t *)result)[i] = ((const uint32_t *)words)[((const uint32_t *)order)[i] & 7];
+#endif
+}
 
 typedef float mo_float4 __attribute__((vector_size(16)));
 typedef float mo_float8 __attribute__((vector_size(32)));

@@ -193,6 +193,7 @@ class Run:
         self.threads = threads
         self.values = [[thread.number] * VARIABLES for thread in threads]
         self.words = [0] * len(threads)
+        self.printed: list[str] = []
         self._turns: list[list[int]] = [[] for _ in threads]
 
     def run(self, body: Sequence[Statement], active: Sequence[int]) -> None:
@@ -258,12 +259,22 @@ def computed(
     kernel: RandomKernel, threads: Sequence[Thread], make: Callable[[Sequence[Thread]], Run] = Run
 ) -> list[int]:
     """Return the results of the kernel, thread by thread."""
-    found = []
+    found, printed = [], list[str]()
     for block in dict.fromkeys(thread.block for thread in threads):
         run = make([thread for thread in threads if thread.block == block])
         run.run(kernel.body, range(len(run.threads)))
         found += [value for values in run.values for value in values]
-    return found
+        printed += run.printed
+    return [*found, *printed_numbers(printed)]
+
+
+def printed_numbers(lines: Sequence[str]) -> list[int]:
+    """Return the numbers in the lines that kernels print, in an order that does not depend on that of the threads."""
+    return [
+        number
+        for numbers in sorted([*map(int, line.split()[1:])] for line in lines)
+        for number in numbers
+    ]
 
 
 class Writer:
@@ -315,6 +326,11 @@ class Writer:
 
     def _new(self) -> str:
         return f"%v{next(self._names)}"
+
+    def _line(self, text: str) -> Lines:
+        name = self._new()
+        yield f"{name} = {text}"
+        return name
 
     def _loop(self, statement: Statement, value: str) -> Iterator[str]:
         turns, index = self._new(), self._new()
@@ -402,6 +418,7 @@ def _text(kernel: RandomKernel, make: Callable[[RandomKernel], Writer]) -> str:
         own=OWN,
         ids=_IDS,
         words=f"memref<{size}xi32, {SHARED}>",
+        wide=f"memref<{size}xi64, {SHARED}>",
         functions=writer.functions(),
         body="\n".join((*indices, *numbers, *writer.whole(kernel.body), *left)),
     )
@@ -411,7 +428,7 @@ OWN = f"memref<{VARIABLES}xi32, #gpu.address_space<private>>"
 _PROGRAM = """gpu.module @module_{name} {{
 {functions}
 gpu.func @{name}(%out: memref<?xi32>, %argument0: i32, %argument1: i32)
-    workgroup(%words: {words}) private(%own: {own}) kernel {{
+    workgroup(%words: {words}, %wide: {wide}) private(%own: {own}) kernel {{
 {ids}
 %z0 = arith.muli %tz, %sy : index
 %z1 = arith.addi %z0, %ty : index
@@ -427,6 +444,7 @@ gpu.func @{name}(%out: memref<?xi32>, %argument0: i32, %argument1: i32)
 %z8 = arith.addi %z7, %number : index
 %eight = arith.constant 8 : index
 %at = arith.muli %z8, %eight : index
+%first = arith.muli %z7, %eight : index
 {body}
 gpu.return
 }}

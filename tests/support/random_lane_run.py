@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import reduce
 
 from support.operation_probe import wrapped
-from support.random_kernel import COMPARED, VARIABLES, Expression, Run, Statement
+from support.random_exchange import ExchangeRun
+from support.random_kernel import COMPARED, VARIABLES, Expression, Statement
 from support.random_lanes import (
     ATOMIC,
     FLOAT_OPERATIONS,
@@ -17,9 +18,10 @@ from support.random_lanes import (
     SUBGROUP,
     UNARY,
 )
+from support.random_special import SpecialRun
 
 
-class LaneRun(Run):
+class LaneRun(ExchangeRun, SpecialRun):
     """Executes one block of a kernel, statement by statement for all threads."""
 
     def run(self, body: Sequence[Statement], active: Sequence[int]) -> None:

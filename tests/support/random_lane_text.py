@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import count
 
+from support.random_exchange import ExchangeWriter
 from support.random_kernel import (
     OWN,
     SHARED,
@@ -13,11 +14,12 @@ from support.random_kernel import (
     Lines,
     RandomKernel,
     Statement,
-    Writer,
 )
 from support.random_lanes import FLOATS, SMALL, SUBGROUP, UNARY
+from support.random_special import SpecialWriter
 
 _CONSTANTS = (
+    "%zero = arith.constant 0 : i64",
     "%low = arith.constant 65535 : i32",
     "%half = arith.constant 0.5 : f32",
     "%three = arith.constant 3.0 : f64",
@@ -47,7 +49,7 @@ _STEPS = {
 }
 
 
-class LaneWriter(Writer):
+class LaneWriter(ExchangeWriter, SpecialWriter):
     """Writes statements in MLIR, with consecutive value and block names."""
 
     def __init__(self, kernel: RandomKernel) -> None:
@@ -70,6 +72,7 @@ return %taken : i32
     def whole(self, statements: Sequence[Statement]) -> Iterator[str]:
         """Yield the lines of the body of a kernel; threads that leave early also store their results."""
         yield from _CONSTANTS
+        yield f"memref.store %zero, %wide[%number] : memref<{self._size}xi64, {SHARED}>"
         yield from self.body(statements)
         yield from ("cf.br ^end", "^end:")
 
@@ -84,11 +87,6 @@ return %taken : i32
             if statement.expression:
                 value = yield from self._value(statement.expression)
             yield from write(statement, value)
-
-    def _line(self, text: str) -> Lines:
-        name = self._new()
-        yield f"{name} = {text}"
-        return name
 
     def _index(self, number: int) -> Lines:
         return (yield from self._line(f"arith.constant {number} : index"))

@@ -7,9 +7,12 @@ workgroup memory what they stored there last.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from support.operation_probe import wrapped
+from support.random_exchange import EXCHANGES, exchange
 from support.random_kernel import Expression, Maker, RandomKernel, Statement
+from support.random_special import EXTREMES, VOTES
 
 SUBGROUP = 32
 _BLOCKS = (
@@ -21,6 +24,7 @@ _BLOCKS = (
     (70, 1, 1),
     (1, 5, 7),
     (80, 1, 1),
+    (128, 1, 1),
 )
 UNARY: dict[str, Callable[[int], int]] = {
     "i8": lambda a: wrapped(a, "i8"),
@@ -62,16 +66,22 @@ ATOMIC: dict[str, Callable[[int, int], int]] = {
     "ori": lambda a, b: a | b,
     "assign": lambda _, b: b,
 }
-_OF_SUBGROUP = ("shuffle", "part")
+_OF_SUBGROUP = ("shuffle", "part", "vote")
 _ANYWHERE = ("atomic", "contended", "scatter", "while", "call")
 
 
 class LaneMaker(Maker):
-    """Generates statements; `has_clusters` if reductions of parts of a subgroup are supported."""
+    """Generates statements.
 
-    def __init__(self, seed: int, *, has_clusters: bool) -> None:
+    `has_clusters` if reductions of parts of a subgroup are supported, and votes other than ballots. Kernels without
+    `has_subgroups` can be written for strips of any length. Every tenth kernel prints.
+    """
+
+    def __init__(self, seed: int, *, has_clusters: bool, has_subgroups: bool) -> None:
         super().__init__(seed, reduces=False)
         self._has_clusters = has_clusters
+        self._has_subgroups = has_subgroups
+        self._prints = self._random.random() < 0.1
         self._has_left = False
 
     def kernel(self, name: str) -> RandomKernel:
@@ -83,36 +93,54 @@ class LaneMaker(Maker):
         if self._random.random() < 0.4:
             yield from super()._statement(depth)
             return
-        kinds = [*_ANYWHERE]
+        kinds = [*_ANYWHERE, *EXCHANGES]
         if not self._has_left:
-            kinds += [*_OF_SUBGROUP, "reduce", "subgroups"]
+            kinds += (
+                [*_OF_SUBGROUP, "reduce", "special", "subgroups"] if self._has_subgroups else []
+            )
+        kinds += ["print", "print"] if self._prints else []
         if depth == 0:
             kinds += ["break", "break", "leave"]
         kind = self._random.choice(kinds)
+        if kind in EXCHANGES:
+            yield self._exchange(kind)
+            return
         yield self._own_subgroup(kind) if kind in _OF_SUBGROUP else self._own(kind)
+
+    def _exchange(self, kind: str) -> Statement:
+        made = exchange(kind, self._random, self._loops, lambda: self._expression(2))
+        # Threads that have left have stored their results.
+        is_in_results = made.how[0] == "out" and self._has_left
+        return replace(made, how=("words", *made.how[1:])) if is_in_results else made
 
     def _own(self, kind: str) -> Statement:
         choose, one, variable = self._random.choice, self._expression(2), self._variable()
         number = self._random.randint(0, 9)
         match kind:
-            case "reduce":
-                return Statement("total", variable, expression=one, how=self._reduction())
             case "subgroups":
                 makers = [self._own_subgroup, self._set]
                 body = tuple(choose(makers)(choose(_OF_SUBGROUP)) for _ in range(number % 3 + 1))
                 number = choose((0, 1, 2))
                 return Statement(kind, 0, number, predicate=self._predicate(), body=body)
-            case "atomic" | "contended":
-                return Statement(kind, variable, number, one, how=(choose(sorted(ATOMIC)),))
-            case "scatter" | "call":
-                return Statement(kind, variable, number, one)
+            case "atomic" | "contended" | "scatter" | "call" | "print":
+                how = (choose(sorted(ATOMIC)),)
+                return Statement(kind, variable, number, one, self._predicate(), how=how)
             case "leave":
                 self._has_left = True
                 return Statement(
                     kind, 0, choose((0, 5, 31, 40)), self._expression(1), self._predicate()
                 )
-            case _:
+            case "while" | "break":
                 return self._own_loop(kind, number)
+            case _:
+                return self._own_reduction(kind)
+
+    def _own_reduction(self, kind: str) -> Statement:
+        choose, one, variable = self._random.choice, self._expression(2), self._variable()
+        if kind == "reduce":
+            return Statement("total", variable, expression=one, how=self._reduction())
+        how = (choose(sorted(EXTREMES)), choose(FLOATS), choose(("block", "subgroup")))
+        return Statement(kind, variable, expression=one, how=how)
 
     def _own_loop(self, kind: str, number: int) -> Statement:
         *settings, test = self._turned(lambda: (*self._settings(), self._tested(kind)))
@@ -145,6 +173,10 @@ class LaneMaker(Maker):
         if kind == "shuffle":
             how = (choose(("xor", "up", "down", "idx")), str(choose((32, 32, 16, 8, 4))))
             return Statement(kind, variable, self._random.randint(0, 33) % 32, one, how=how)
+        if kind == "vote":
+            ways = ("ballot", *sorted(VOTES)) if self._has_clusters else ("ballot",)
+            bound, predicate = self._random.randint(-2, 40), self._predicate()
+            return Statement(kind, variable, bound, one, predicate, how=(choose(ways),))
         size, stride = choose(((32, 1), (4, 1), (8, 4), (2, 16), (16, 2)))
         if not self._has_clusters:
             size, stride = 32, 1
@@ -157,11 +189,18 @@ class LaneMaker(Maker):
 
     def _expression(self, depth: int) -> Expression:
         if depth and self._random.random() < 0.25:
-            kind = self._random.choice((*sorted(UNARY), "dynamic"))
+            kind = self._random.choice((*sorted(UNARY), "dynamic", "extreme"))
+            if kind == "extreme":
+                kind = f"{self._random.choice(sorted(EXTREMES))}.{self._random.choice(FLOATS)}"
+                # MLIR of LLVM 19 computes maxnumf of constants as maximumf, so that the operand is not constant.
+                return Expression(kind, operands=(Expression("var", self._variable()),))
             return Expression(kind, operands=(self._expression(depth - 1),))
         return super()._expression(depth)
 
 
-def random_lane_kernel(name: str, seed: int, *, has_clusters: bool) -> RandomKernel:
+def random_lane_kernel(
+    name: str, seed: int, *, has_clusters: bool, has_subgroups: bool = True
+) -> RandomKernel:
     """Return the kernel of a seed."""
-    return LaneMaker(seed, has_clusters=has_clusters).kernel(name)
+    maker = LaneMaker(seed, has_clusters=has_clusters, has_subgroups=has_subgroups)
+    return maker.kernel(name)

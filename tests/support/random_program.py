@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from support.random_kernel import VARIABLES, RandomKernel
+from support.random_kernel import VARIABLES, RandomKernel, printed_numbers
 
 _REGISTRATION = (
     "mgpuMemHostRegister(data, size * sizeof *data); ",
@@ -41,5 +41,14 @@ def caller_of(kernels: Sequence[RandomKernel], *, is_registered: bool = False) -
 
 
 def read_numbers(printed: str) -> dict[str, list[int]]:
-    """Return the numbers that the program printed, by kernel."""
-    return {name: [*map(int, words)] for name, *words in map(str.split, printed.splitlines())}
+    """Return the numbers that the program printed, by kernel; those that a kernel itself has printed follow."""
+    found: dict[str, list[int]] = {}
+    lines: list[str] = []
+    for line in printed.splitlines():
+        name, *words = line.split()
+        if name == "printed":
+            lines.append(line)
+            continue
+        found[name] = [*map(int, words), *printed_numbers(lines)]
+        lines = []
+    return found

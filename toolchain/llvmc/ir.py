@@ -233,6 +233,11 @@ class Instruction(Value):
         return called.name if called else ""
 
     @property
+    def alignment(self) -> int:
+        """Return the alignment of a load, a store or an alloca in bytes."""
+        return self.context.library.call("GetAlignment", self.handle)
+
+    @property
     def is_atomic(self) -> bool:
         """Return whether a load or a store is atomic."""
         return bool(self.context.library.call("GetOrdering", self.handle))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mlir_offload.toolchain.llvmc.ir import Context, Function, Type
 from mlir_offload.toolchain.llvmc.library import LlvmError, handles
@@ -53,6 +53,14 @@ class Module:
         if found is not None:
             return found
         made = self.context.library.call("AddFunction", self.handle, name.encode(), type_.handle)
+        return Function(self.context, made)
+
+    def intrinsic(self, name: str, types: Sequence[Type]) -> Function:
+        """Return an intrinsic for overloaded types, with the parameters that it has in this release."""
+        library = self.context.library
+        number = library.call("LookupIntrinsicID", name.encode(), len(name))
+        array = handles([type_.handle for type_ in types])
+        made = library.call("GetIntrinsicDeclaration", self.handle, number, array, len(types))
         return Function(self.context, made)
 
     def named_node(self, name: str) -> int:

@@ -28,6 +28,8 @@ SIGNATURES: dict[str, str] = {
     "GetFirstFunction": "pp",
     "GetNextFunction": "pp",
     "AddFunction": "ppsp",
+    "LookupIntrinsicID": "usz",
+    "GetIntrinsicDeclaration": "ppuaz",
     "DeleteFunction": "vp",
     "GetNamedMetadataNumOperands": "ups",
     "GetNamedMetadataOperands": "vpsa",

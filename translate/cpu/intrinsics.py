@@ -29,6 +29,7 @@ declare void @mo_cpu_copy_part(ptr, ptr, i32, i32)
 declare void @mo_cpu_tensor_copy(ptr, i32, ptr, ptr, ptr, i32, ptr)
 declare void @mo_cpu_wgmma(ptr, ptr, i64, i64, i32, i32, i32, i32, i32, i32, i32)
 declare void @mo_cpu_disagree(ptr, ptr, ptr) cold noreturn
+declare void @mo_cpu_permute(ptr, ptr, ptr)
 declare void @mo_cpu_collective(i32, i32, ptr, ptr, ptr, ptr, ptr)
 declare i32 @mo_cpu_vprintf(ptr, ptr)
 declare i32 @mo_cpu_cluster(ptr, i32, i32)

@@ -157,6 +157,8 @@ class KernelWriter:
             return self.block.static_shared if is_static else self.block.dynamic_shared
         if instruction.opcode == Opcode.ALLOCA:
             return self.slots.private(instruction)
+        if self.shapes.is_lane(instruction):
+            return instruction.type.null
         operands = [self._of_first_lane(operand) for operand in self.graph.operands[instruction]]
         if self.slots.is_masked and instruction.opcode not in (Opcode.LOAD, Opcode.STORE):
             # Other lanes use the result, which would be poison if the flags do not hold for an inactive lane 0.

@@ -128,6 +128,23 @@ class Frame:
             stored = self.b.cast(Opcode.ZEXT, vector, self.i8.vector(self.lanes))
         self.b.store(stored, array, align=1)
 
+    def masked_load(self, type_: Type, address: Value, mask: Value) -> Instruction:
+        """Load the elements of a vector in a mask; the others are 0."""
+        load = self.module.intrinsic("llvm.masked.load", [type_, self.pointer])
+        return self._masked(load, [address, mask, type_.null])
+
+    def masked_store(self, value: Value, address: Value, mask: Value) -> Instruction:
+        """Store the elements of a vector in a mask."""
+        store = self.module.intrinsic("llvm.masked.store", [value.type, self.pointer])
+        return self._masked(store, [value, address, mask])
+
+    def _masked(self, intrinsic: Function, arguments: list[Value]) -> Instruction:
+        """Append a masked access. Before LLVM 22, a parameter after the address contains the alignment."""
+        if len(intrinsic.parameters) > len(arguments):
+            place = next(n for n, a in enumerate(arguments) if a.type is self.pointer) + 1
+            arguments.insert(place, self.number(1))
+        return self.b.call(intrinsic, arguments)
+
     def copy(self, type_: Type, source: Value, target: Value) -> None:
         """Copy the values of all lanes."""
         stored = self.stored_type(type_)

@@ -13,6 +13,7 @@ from mlir_offload.toolchain.llvmc.ir import Function, Value
 from mlir_offload.toolchain.llvmc.module import Module
 from mlir_offload.toolchain.llvmc.target import run_passes
 from mlir_offload.translate.cpu.collapse.bound import add_barriers
+from mlir_offload.translate.cpu.collapse.exchange import Exchanges
 from mlir_offload.translate.cpu.collapse.frame import Frame
 from mlir_offload.translate.cpu.collapse.piece import (
     CannotCollapseError,
@@ -148,25 +149,32 @@ def _plan(item: Function, module: Module, waiting: frozenset[str]) -> _Plan:
     reason = _reason_for_rows(item, graph, shapes)
     if reason:
         return _Plan(_Code.ROWS, reason)
-    if any(not any(p.is_barrier for p in body) for body in graph.loops.values()):
-        return _Plan(_Code.STRIPS_AND_ROWS, "it has loops whose iterations all threads share")
-    return _Plan(_Code.STRIPS_AND_ROWS, "it has nested divergent branches")
+    if Exchanges(graph, shapes, module).found:
+        return _Plan(_Code.STRIPS_AND_ROWS, "its threads exchange adjacent elements")
+    return _plan_by_loops(graph, shapes)
 
 
 def _reason_for_rows(item: Function, graph: Graph, shapes: Shapes) -> str:
-    """Return the reason to write a kernel for rows that strips could execute; empty if strips are faster."""
+    """Return the reason to write a kernel for rows, whatever it loads and stores; empty if there is none."""
     if item.subprogram:
         return "a debugger stops in the loops over threads"
     if _PRINT in _callees(item):
         return "it prints, one thread after the other"
-    if not graph.loops:
-        return "the loop over threads is vectorized as it is"
     if any(not _is_shared(graph, shapes, body) for body in graph.loops.values()):
         return "the number of iterations of a loop differs between threads"
-    has_barriers = all(any(p.is_barrier for p in body) for body in graph.loops.values())
-    if has_barriers and not _has_nested_branches(graph, shapes):
-        return "the loops over threads between barriers are vectorized as they are"
     return ""
+
+
+def _plan_by_loops(graph: Graph, shapes: Shapes) -> _Plan:
+    if not graph.loops:
+        return _Plan(_Code.ROWS, "the loop over threads is vectorized as it is")
+    has_barriers = [any(p.is_barrier for p in body) for body in graph.loops.values()]
+    if all(has_barriers) and not _has_nested_branches(graph, shapes):
+        reason = "the loops over threads between barriers are vectorized as they are"
+        return _Plan(_Code.ROWS, reason)
+    if not all(has_barriers):
+        return _Plan(_Code.STRIPS_AND_ROWS, "it has loops whose iterations all threads share")
+    return _Plan(_Code.STRIPS_AND_ROWS, "it has nested divergent branches")
 
 
 def _leaves_early(graph: Graph, shapes: Shapes) -> bool:
@@ -289,12 +297,14 @@ def _write_run(module: Module, kernel: str, item: Function, lanes: int | None, c
         return
     strips = _strips(graph, lanes)
     if code is _Code.STRIPS:
+        Exchanges(graph, Shapes(graph, module, strips[0]), module).isolate()
         others = Geometry(strips[-1].lanes, is_row=False)
         _write_function(module, name, item, graph, [*strips, others])
         return
     # In a separate function, the code for rows does not take registers from the code for strips.
     rest = _write_function(module, f"{kernel}.rest", item, graph, [_ROWS_OF_ANY_WIDTH])
     rest.add_attribute("noinline")
+    Exchanges(graph, Shapes(graph, module, strips[0]), module).isolate()
     _write_function(module, name, item, graph, strips, rest)
 
 

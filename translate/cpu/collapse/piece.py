@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 
 from mlir_offload.toolchain.llvmc.code import Opcode
 from mlir_offload.toolchain.llvmc.ir import Function, Instruction, Value
+from mlir_offload.translate.cpu.collapse.dominance import dominators_of, reached_from
 
 _MOST_PIECES = 400
 _COLLECTIVES = ("mo.shfl.", "mo.vote.", "mo.match.", "mo.redux.", "mo.bar.warp.")
@@ -107,7 +108,9 @@ class Graph:
         self.find_order()
 
     def find_order(self) -> None:
-        """Compute the order of the pieces; required after each change of the graph."""
+        """Compute the numbers and the order of the pieces; required after each change of the graph."""
+        for number, piece in enumerate(self.pieces):
+            piece.number = number
         for name in ("dominators", "post_dominators", "loops"):
             self.__dict__.pop(name, None)
         self.order = self._topological_order()
@@ -115,16 +118,40 @@ class Graph:
 
     def wait_behind(self, piece: Piece) -> None:
         """Insert a barrier at the end of a piece."""
-        made = self._new_piece()
+        self._split(piece, len(piece.instructions))
+        piece.is_barrier = True
+
+    def isolate(self, instructions: Iterable[Instruction]) -> None:
+        """Put each of some instructions into a piece of its own."""
+        for instruction in instructions:
+            piece = self.home[instruction]
+            place = piece.instructions.index(instruction)
+            if place or piece.phis:
+                piece = self._split(piece, place)
+            if len(piece.instructions) > 1 or piece.condition or piece.is_barrier:
+                self._split(piece, 1)
+        self.find_order()
+
+    def _split(self, piece: Piece, place: int) -> Piece:
+        """Move the instructions from a place on, and the end of the piece, to a new piece that follows it."""
+        made = self._new_piece(before=piece)
+        piece.instructions, made.instructions = (
+            piece.instructions[:place],
+            piece.instructions[place:],
+        )
+        self.home.update(dict.fromkeys(made.instructions, made))
         made.terminator, piece.terminator = piece.terminator, None
+        made.is_barrier, piece.is_barrier = piece.is_barrier, False
+        made.place, piece.place = piece.place, None
         made.successors, made.predecessors = piece.successors, [piece]
-        piece.successors, piece.is_barrier = [made], True
+        piece.successors = [made]
         for after in made.successors:
             after.predecessors = [made if p is piece else p for p in after.predecessors]
             for phi in after.phis:
                 self.incoming[phi] = [
                     (made if p is piece else p, value) for p, value in self.incoming[phi]
                 ]
+        return made
 
     @property
     def entry(self) -> Piece:
@@ -143,9 +170,10 @@ class Graph:
             name.removeprefix(REGISTERS) for name in called if name.startswith(REGISTERS)
         )
 
-    def _new_piece(self) -> Piece:
+    def _new_piece(self, before: Piece | None = None) -> Piece:
+        """Return a new last piece, or the next one after `before`."""
         piece = Piece(len(self.pieces))
-        self.pieces.append(piece)
+        self.pieces.insert(piece.number if before is None else self.pieces.index(before) + 1, piece)
         if len(self.pieces) > _MOST_PIECES:
             msg = f"more than {_MOST_PIECES} parts"
             raise CannotCollapseError(msg)
@@ -250,15 +278,15 @@ class Graph:
 
     def _check_ends(self) -> None:
         ends = [piece for piece in self.pieces if not piece.successors]
-        reached = _reached(ends, lambda piece: piece.predecessors)
-        if len(reached) < len(_reached([self.entry], lambda piece: piece.successors)):
+        reached = reached_from(ends, lambda piece: piece.predecessors)
+        if len(reached) < len(reached_from([self.entry], lambda piece: piece.successors)):
             msg = "a loop without an end"
             raise CannotCollapseError(msg)
 
     @cached_property
     def dominators(self) -> dict[Piece, set[Piece]]:
         """Return the dominators of each piece, which include the piece."""
-        return _dominators(
+        return dominators_of(
             self.pieces, [self.entry], lambda p: p.predecessors, lambda p: p.successors
         )
 
@@ -266,7 +294,7 @@ class Graph:
     def post_dominators(self) -> dict[Piece, set[Piece]]:
         """Return the post-dominators of each piece, which include the piece."""
         ends = [piece for piece in self.pieces if not piece.successors]
-        return _dominators(self.pieces, ends, lambda p: p.successors, lambda p: p.predecessors)
+        return dominators_of(self.pieces, ends, lambda p: p.successors, lambda p: p.predecessors)
 
     def join_of(self, pieces: Iterable[Piece]) -> Piece | None:
         """Return the nearest common post-dominator of some pieces; None for the end of the kernel."""
@@ -292,7 +320,7 @@ class Graph:
 
     def reach(self, starts: Iterable[Piece], *, until: Piece | None = None) -> set[Piece]:
         """Return the pieces that can be reached from `starts`, which are included, without passing `until`."""
-        return _reached(
+        return reached_from(
             [piece for piece in starts if piece is not until],
             lambda piece: [next_ for next_ in piece.successors if next_ is not until],
         )
@@ -349,38 +377,3 @@ def _late_loads(piece: Piece) -> set[Instruction]:
 def _is_supported(opcode: int) -> bool:
     # LLVMOpcode: terminators other than br and ret; exceptions, variable arguments and tokens.
     return opcode not in {3, 4, 5, 6, 34, 47, 58, 59, 60, 61, 62, 63, 64, 65, 67}
-
-
-def _reached(starts: Sequence[Piece], after: Callable[[Piece], Iterable[Piece]]) -> set[Piece]:
-    seen = set(starts)
-    work = list(starts)
-    while work:
-        for other in after(work.pop()):
-            if other not in seen:
-                seen.add(other)
-                work.append(other)
-    return seen
-
-
-def _dominators(
-    pieces: Sequence[Piece],
-    roots: Sequence[Piece],
-    before: Callable[[Piece], Iterable[Piece]],
-    after: Callable[[Piece], Iterable[Piece]],
-) -> dict[Piece, set[Piece]]:
-    reached = _reached(roots, after)
-    order = [piece for piece in pieces if piece in reached]
-    found = {piece: set(pieces) for piece in order}
-    for root in roots:
-        found[root] = {root}
-    changed = True
-    while changed:
-        changed = False
-        for piece in order:
-            if piece in roots:
-                continue
-            common = set.intersection(*(found[p] for p in before(piece) if p in found)) | {piece}
-            if common != found[piece]:
-                found[piece] = common
-                changed = True
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
@@ -215,7 +215,7 @@ class Shapes:
         if count is None:
             msg = "an allocation of unknown size"
             raise CannotCollapseError(msg)
-        align = max(library.call("GetAlignment", alloca.handle), 1)
+        align = max(alloca.alignment, 1)
         return -(-self._module.size_bytes(type_) * count // align) * align
 
     def _load(self, piece: Piece, load: Instruction, address: Shape) -> Shape:
@@ -292,19 +292,27 @@ class Shapes:
         self, value: Instruction, operands: tuple[Value, ...], shapes: list[Shape]
     ) -> Shape | None:
         stride = shapes[0].stride
-        library, context = value.context.library, value.context
-        type_ = context.type_of(library.call("GetGEPSourceElementType", value.handle))
         if value.type.kind == TypeKind.VECTOR or stride is None:
             return None
-        for place, (index, shape) in enumerate(zip(operands[1:], shapes[1:], strict=True)):
-            member = self._member(type_, index) if place else type_
-            if member is None or shape.stride is None:
+        for shape, (index, size) in zip(shapes[1:], self.index_sizes(value, operands), strict=True):
+            if size is None or shape.stride is None:
                 return None
             if shape.stride and not self._is_address_index(index):
                 return None
-            stride += shape.stride * self._module.size_bytes(member)
-            type_ = member
+            stride += shape.stride * size
         return Shape(stride)
+
+    def index_sizes(
+        self, address: Instruction, operands: tuple[Value, ...]
+    ) -> Iterator[tuple[Value, int | None]]:
+        """Yield the indices of a getelementptr with the size of their elements in bytes, None if there is none."""
+        library, context = address.context.library, address.context
+        type_: Type | None = context.type_of(
+            library.call("GetGEPSourceElementType", address.handle)
+        )
+        for place, index in enumerate(operands[1:]):
+            type_ = self._member(type_, index) if place and type_ else type_
+            yield index, self._module.size_bytes(type_) if type_ else None
 
     def _is_address_index(self, index: Value) -> bool:
         return index.type.bits >= 64 or self._widens(index, is_signed=True)  # noqa: PLR2004 (the width of a pointer)
@@ -333,6 +341,11 @@ class Shapes:
         if value.opcode == Opcode.UDIV and amount > 0 and amount % lanes == 0:
             return UNIFORM
         return _INDEX if value.opcode == Opcode.UREM and amount == lanes else None
+
+    def is_lane(self, value: Instruction) -> bool:
+        """Return whether a value is the number of the lane, computed as a remainder of an aligned value."""
+        is_rest = value.opcode in (Opcode.AND, Opcode.UREM)
+        return is_rest and self[value] == _INDEX
 
     def _exclusive(
         self, _value: Instruction, _operands: tuple[Value, ...], shapes: list[Shape]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from mlir_offload.toolchain.llvmc.code import Opcode
@@ -22,8 +22,14 @@ class Traffic:
         graph: Graph,
         shapes: Shapes,
         stretch_of: Callable[[Piece], object] | None = None,
+        needed: Mapping[Piece, tuple[Value, ...]] | None = None,
     ) -> None:
-        """Find the values; `stretch_of` maps pieces to loops over lanes, by default one for each piece."""
+        """Find the values.
+
+        `stretch_of` maps pieces to loops over lanes, by default one for each piece. `needed` contains the values that
+        some pieces use instead of the operands of their instructions.
+        """
+        self._needed = needed or {}
         self._graph = graph
         self._shapes = shapes
         self._number = {value: number for number, value in enumerate(graph.home)}
@@ -44,9 +50,12 @@ class Traffic:
 
     def used(self, piece: Piece) -> Iterator[Instruction]:
         """Yield the instructions whose values the piece uses, including those on its outgoing edges."""
-        for instruction in (*piece.instructions, piece.collective):
-            if instruction is not None:
-                yield from _instructions(self._graph.operands[instruction])
+        if piece in self._needed:
+            yield from _instructions(self._needed[piece])
+        else:
+            for instruction in (*piece.instructions, piece.collective):
+                if instruction is not None:
+                    yield from _instructions(self._graph.operands[instruction])
         if piece.condition is not None:
             yield from _instructions((condition_of(piece),))
             yield from _instructions(lone_numbers(self._shapes, self._graph, piece))

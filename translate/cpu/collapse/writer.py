@@ -8,6 +8,7 @@ from mlir_offload.toolchain.llvmc.code import Opcode, Predicate
 from mlir_offload.toolchain.llvmc.ir import Block, Value
 from mlir_offload.translate.cpu.collapse.base import KernelWriter
 from mlir_offload.translate.cpu.collapse.collective import write_collective
+from mlir_offload.translate.cpu.collapse.exchange import Exchange, ExchangeCode, Exchanges
 from mlir_offload.translate.cpu.collapse.frame import Frame
 from mlir_offload.translate.cpu.collapse.instruction import calls_libm
 from mlir_offload.translate.cpu.collapse.lone import lone_numbers, lone_pieces, lone_successor
@@ -21,6 +22,7 @@ from mlir_offload.translate.cpu.collapse.region import (
 )
 from mlir_offload.translate.cpu.collapse.segment import END
 from mlir_offload.translate.cpu.collapse.shape import Geometry, Shapes
+from mlir_offload.translate.cpu.collapse.traffic import Traffic
 
 
 class StripWriter(KernelWriter):
@@ -50,12 +52,19 @@ class StripWriter(KernelWriter):
         }
         self._joins = {region.join for region in shapes.branches.values()}
         self._lone = lone_pieces(shapes, graph)
+        exchanges = Exchanges(graph, shapes, frame.module)
+        found = {p: exchanges.alone(p) for p in graph.order if p not in self._lone}
+        self._exchanges = {piece: exchange for piece, exchange in found.items() if exchange}
+        self._needed = {p: tuple(exchanges.needed(e)) for p, e in self._exchanges.items()}
         super().__init__(frame, graph, shapes, geometry, block, arguments)
         self._where = frame.array(frame.i32, "where")
         self._here = frame.array(frame.i1, "here")
         self._lone_lanes = {
             branch: frame.variable(frame.i64, "lone") for branch in set(self._lone.values())
         }
+
+    def _make_traffic(self) -> Traffic:
+        return Traffic(self.graph, self.shapes, needed=self._needed)
 
     def _may_leave_before_barriers(self) -> bool:
         waits = any(piece.is_barrier and piece in self._region for piece in self.graph.order)
@@ -79,16 +88,15 @@ class StripWriter(KernelWriter):
     def _write(self, piece: Piece, *, is_masked: bool) -> None:
         b = self.frame.b
         b.go(self.label(piece, is_masked=is_masked))
-        mask = self._enter_masked(piece) if is_masked else None
+        if is_masked and not self._is_continued(piece):
+            self._mask = self._enter_masked(piece)
+        mask = self._mask if is_masked else None
         self.slots.begin(is_masked=is_masked)
-        for phi in piece.phis:
-            if not self.shapes.is_divergent(phi):
-                self.slots.set_scalar(phi, self.slots.incoming_scalar(phi))
-        for instruction in piece.instructions:
-            if not self.shapes.is_divergent(instruction):
-                self.slots.set_scalar(instruction, self.scalar(instruction))
+        self._write_shared(piece)
         if piece.collective is not None:
             write_collective(self.frame, self.slots, piece.collective, mask)
+        if piece in self._exchanges:
+            self._exchange(self._exchanges[piece], mask)
         self._run_lanes(piece, mask)
         for successor in piece.successors:
             for phi, value in self.traffic.edge(piece, successor):
@@ -99,11 +107,22 @@ class StripWriter(KernelWriter):
         else:
             self._leave_coherent(piece)
 
+    def _write_shared(self, piece: Piece) -> None:
+        """Append the uniform and linear values of a piece, which are computed once for the strip."""
+        for phi in piece.phis:
+            if not self.shapes.is_divergent(phi):
+                self.slots.set_scalar(phi, self.slots.incoming_scalar(phi))
+        for instruction in piece.instructions:
+            if not self.shapes.is_divergent(instruction):
+                self.slots.set_scalar(instruction, self.scalar(instruction))
+
     def _run_lanes(self, piece: Piece, mask: Value | None) -> None:
         """Append the loop over the lanes in `mask` that computes the divergent values of a piece."""
         shapes, slots = self.shapes, self.slots
         phis = [phi for phi in piece.phis if shapes.is_divergent(phi)]
         work = [i for i in piece.instructions if shapes.is_divergent(i)]
+        if piece in self._exchanges:
+            work = []
         edges = [
             (phi, value)
             for successor in piece.successors
@@ -135,6 +154,18 @@ class StripWriter(KernelWriter):
         self.frame.loop(
             body, guard=guard, is_parallel=self.can_be_parallel([piece]), vectors=vectors
         )
+
+    def _exchange(self, exchange: Exchange, mask: Value | None) -> None:
+        """Append a load or store of the lanes in `mask`, of which each accesses another element."""
+        slots, access = self.slots, exchange.access
+        address = self._of_first_lane(exchange.address)
+        code = ExchangeCode(self.frame, exchange, address, [*map(slots.scalar, exchange.distances)])
+        if access.opcode == Opcode.LOAD:
+            made = code.load(access, slots.slot(access), mask)
+        else:
+            made = code.store(access, slots.all_lanes(self.graph.operands[access][0]), mask)
+        for part in made:
+            self._mark_memory(access, part)
 
     # Control ------------------------------------------------------------------------------
 
@@ -242,14 +273,32 @@ class StripWriter(KernelWriter):
         following = [
             other
             for other in self.segment.pieces
-            if position[other] > position[piece] and self.region(other) is region
+            if position[other] > position[piece]
+            and self.region(other) is region
+            and not self._is_continued(other)
         ]
         if following:
             return self.label(following[0], is_masked=True)
         return self.segment.after_region(region)
 
+    def _is_continued(self, piece: Piece) -> bool:
+        """Return whether exactly the lanes that have executed the previous piece of masked code execute a piece."""
+        position, order = self.graph.position[piece], self.graph.order
+        before = order[position - 1]
+        return (
+            piece.predecessors == [before]
+            and len(before.successors) == 1
+            and not before.is_barrier
+            and piece not in self._joins
+            and self.region(before) is self.region(piece)
+        )
+
     def _leave_masked(self, piece: Piece, mask: Value) -> None:
         frame, b = self.frame, self.frame.b
+        after = next(iter(piece.successors), None)
+        if after is not None and after.predecessors == [piece] and self._is_continued(after):
+            b.jump(self.label(after, is_masked=True))
+            return
         targets = self._targets(piece)
         self.set_places(b.select(mask, targets, self.places()))
         lone = lone_successor(self.shapes, self.graph, piece)
