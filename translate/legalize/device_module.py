@@ -34,7 +34,7 @@ from mlir_offload.translate.legalize.unsupported_ops import (
     check_device_functions,
     check_launch_bounds,
     check_operations,
-    check_printed,
+    check_values,
     check_workgroup_memory,
 )
 from mlir_offload.translate.mlir.module import Locations, Module
@@ -349,7 +349,7 @@ class DeviceRules(Struct, frozen=True):
         check_device_functions(operation, self.locations)
         check_launch_bounds(operation, self.locations, self.faults)
         check_workgroup_memory(operation, limits, self.locations)
-        check_printed(operation, self.locations)
+        check_values(operation, self.locations)
         for dialect in dict.fromkeys(form.dialect for form in self.forms):
             check_operations(operation, "device", self.locations, dialect=dialect)
 
