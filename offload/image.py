@@ -16,8 +16,9 @@ _ELF_BIG_ENDIAN = 2
 _ELF_MACHINE_CUDA = 190
 _ELF_MACHINE_AMDGPU = 224
 _ELF_TYPES = {1: "relocatable", 2: "executable", 3: "shared"}
-_PTX = pattern(rb"(?:\s++|//[^\n]*+\n|/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*/)*\.version\s")
 
+PTX_BEGIN = pattern(rb"((?:\s++|//[^\n]*+|/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*/)*)\.version(?!\w)")
+"""The beginning of PTX: comments, which are the group, before the first directive."""
 AMDGPU_KERNEL = pattern(rb"^[ \t]*\.amdhsa_kernel ([^\s;]+)", re.MULTILINE)
 """The directive that begins the kernel descriptor in assembly for AMD GPUs."""
 
@@ -89,7 +90,7 @@ def image_form_of(head: bytes) -> ImageForm:
             return form
     if head.startswith(_ELF_MAGIC):
         return _elf_form(head)
-    return ImageForm.PTX if _PTX.match(head[:FORM_BYTES]) else ImageForm.UNKNOWN
+    return ImageForm.PTX if PTX_BEGIN.match(head[:FORM_BYTES]) else ImageForm.UNKNOWN
 
 
 def _elf_form(head: bytes) -> ImageForm:

@@ -208,10 +208,6 @@ class SpirvProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.spirv")
     """The same program, compiled to SPIR-V."""
 
 
-class DivisionProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.division"):
-    """Division that rounds up or down, run on the CPU."""
-
-
 class SubgroupReduceProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.subgroup_reduce"):
     """A sum over a subgroup, run on the CPU."""
 
@@ -259,20 +255,13 @@ LearnedRow = (
     | NvptxProgramRow
     | AmdgpuProgramRow
     | SpirvProgramRow
-    | DivisionProgramRow
     | SubgroupReduceProgramRow
     | AsyncProgramRow
     | NvgpuProgramRow
     | Bf16ProgramRow
 )
 """Any learned row."""
-PartProgramRow = (
-    DivisionProgramRow
-    | SubgroupReduceProgramRow
-    | AsyncProgramRow
-    | NvgpuProgramRow
-    | Bf16ProgramRow
-)
+PartProgramRow = SubgroupReduceProgramRow | AsyncProgramRow | NvgpuProgramRow | Bf16ProgramRow
 """Rows of the test programs for optional parts of a pipeline."""
 ProgramsRow = CpuProgramRow | NvptxProgramRow | AmdgpuProgramRow | SpirvProgramRow | PartProgramRow
 """Rows of test programs."""

@@ -7,7 +7,7 @@ MLIR checks neither the number nor the types of the arguments of such a launch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -38,7 +38,7 @@ _PREFIXES = ("gpu.create_", "gpu.destroy_", "gpu.sp", "gpu.sddmm")
 # The segments of gpu.launch_func: dependencies, grid, block, cluster, dynamic shared memory,
 # arguments, stream.
 _GRID_SEGMENT, _BLOCK_SEGMENT = 1, 4
-_ARGUMENT_SEGMENT, _STREAM_SEGMENT = 11, 12
+_DYNAMIC_SEGMENT, _ARGUMENT_SEGMENT, _STREAM_SEGMENT = 10, 11, 12
 # The calling convention, which marks kernels in LLVM IR from clang or from an MLIR pass.
 CONVENTION = "CConv"
 _KERNEL_CONVENTIONS = frozenset(
@@ -49,6 +49,9 @@ _KERNEL_PROPERTY = "kernel"
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
 # The third byte is 0xEF, decoded as latin-1 or with surrogateescape.
 _BYTECODE_MAGIC = ("ML\u00efR", "ML\udcefR")
+
+# Operands of launches that need no check.
+_USUAL = frozenset({"i1", "i8", "i16", "i32", "i64", "index", "f16", "f32", "f64", "!llvm.ptr"})
 
 KernelKey = tuple[str, str]
 """The names of a gpu.module and of a kernel in it, in the outlined program."""
@@ -317,6 +320,23 @@ def argument_types(launch: Operation) -> list[str]:
     return [value.type for value in arguments_of(launch)]
 
 
+def has_unusual_operands(operation: Operation) -> bool:
+    """Return whether a kernel or a launch in a top-level operation has operands that need a check."""
+    if operation.name == "gpu.module":
+        kernels = (one for one in operation.operations if is_kernel(one))
+        kinds = {kind for one in kernels for kind in function_type(one)[0]}
+    else:
+        launches = [launch for launch, _ in launches_in(operation)]
+        if any(grid_and_block(one)[0][0].type == "i32" for one in launches):
+            return True
+        kinds = {kind for one in launches for kind in argument_types(one)}
+    return not all(kind in _USUAL or _is_usual_memref(kind) for kind in kinds)
+
+
+def _is_usual_memref(kind: str) -> bool:
+    return kind.startswith("memref<") and kind.rpartition("x")[2].removesuffix(">") in _USUAL
+
+
 def replace_arguments(launch: Operation, values: Sequence[Value]) -> None:
     """Replace the arguments of a `gpu.launch_func`."""
     sizes = launch.attribute(_SEGMENTS).integers
@@ -325,6 +345,15 @@ def replace_arguments(launch: Operation, values: Sequence[Value]) -> None:
     given = launch.operands
     launch.operands = (*given[:start], *values, *given[stop:])
     resize_segment(launch, _ARGUMENT_SEGMENT, len(values))
+
+
+def replace_dimensions(launch: Operation, made: Callable[[Value], Value]) -> None:
+    """Replace each size of the grid, the block and the cluster of a `gpu.launch_func`."""
+    sizes = launch.attribute(_SEGMENTS).integers
+    start = sizes[0]
+    stop = start + sum(sizes[_GRID_SEGMENT:_DYNAMIC_SEGMENT])
+    given = launch.operands
+    launch.operands = (*given[:start], *map(made, given[start:stop]), *given[stop:])
 
 
 def resize_segment(operation: Operation, index: int, count: int) -> None:

@@ -41,6 +41,7 @@ class Recipe(Struct, frozen=True):
     host: tuple[str, ...]
     async_runtime: tuple[str, ...]
     debug: str
+    layouts: Mapping[str, str]
     failed: Mapping[str, str] = {}
 
     def common_passes(self, *, uses_nvgpu: bool) -> tuple[str, ...]:
@@ -68,7 +69,7 @@ class Recipe(Struct, frozen=True):
         }
         self._check(needs - {"bf16"} if has_bf16 else needs)
         before = (self.subgroup_reduce,) if "subgroup_reduce" in needs and not redux else ()
-        passes = (before, _filled(self.device, values))
+        passes = (before, _filled(self.device, values), self.layouts["nvptx"])
         return self._device_pipeline(*passes, debug=debug, index_bits=index_bits)
 
     def amdgpu_pipeline(
@@ -77,8 +78,8 @@ class Recipe(Struct, frozen=True):
         """Return the pipeline for a module that contains one `gpu.module`, for an AMD GPU."""
         self._check(needs)
         values = {"$division": self.division if "division" in needs else "", "$chip": chip}
-        passes = _filled(self.device_amdgpu, values)
-        return self._device_pipeline((), passes, debug=debug, index_bits=index_bits)
+        passes = ((), _filled(self.device_amdgpu, values), self.layouts["amdgpu"])
+        return self._device_pipeline(*passes, debug=debug, index_bits=index_bits)
 
     def _check(self, parts: Iterable[str]) -> None:
         """Raise CompatibilityError for a part that this build lowers wrongly, as its test programs showed."""
@@ -92,18 +93,31 @@ class Recipe(Struct, frozen=True):
         return self.nvgpu_branches if "matrix" in needs else self.nvgpu
 
     def _device_pipeline(
-        self, before: tuple[str, ...], passes: Sequence[str], *, debug: bool, index_bits: int
+        self,
+        before: tuple[str, ...],
+        passes: Sequence[str],
+        layout: str,
+        *,
+        debug: bool,
+        index_bits: int,
     ) -> str:
         behind = (*self.device_module, *((self.debug,) if debug else ()))
         whole = (*before, f"gpu.module({','.join(passes)})", *behind)
         option = "" if index_bits == _HOST_BITS else f"index-bitwidth={index_bits}"
-        bits = {"$bits": option and f"{{{option}}}", "$more_bits": option and f" {option}"}
-        return _on_module(_filled(whole, bits))
+        values = {
+            "$bits": option and f"{{{option}}}",
+            "$more_bits": option and f" {option}",
+            "$layout": layout,
+        }
+        return _on_module(_filled(whole, values))
 
     def host_pipeline(self, *, uses_async: bool, debug: bool) -> str:
         """Return the pipeline for the host. `uses_async`: the host uses the async dialect."""
         self._check(["async"] if uses_async else [])
-        values = {"$async": ",".join(self.async_runtime) if uses_async else ""}
+        values = {
+            "$async": ",".join(self.async_runtime) if uses_async else "",
+            "$layout": self.layouts["host"],
+        }
         passes = _filled(self.host, values)
         return _on_module([*passes, self.debug] if debug else passes)
 
@@ -191,6 +205,7 @@ def load_recipe(llvm_major: int) -> Recipe:
         host=tuple(row["host"]),
         async_runtime=tuple(row["async"]),
         debug=str(row["debug"]),
+        layouts=_table()["layouts"],
         failed=_failed_parts(llvm_major),
     )
 

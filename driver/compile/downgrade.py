@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.step import downgrade
 from mlir_offload.toolchain import ptx
-from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, UsageError
 from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import Completed, tool_failed
 from mlir_offload.translate.kind import cuda as kind_cuda
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mlir_offload.translate.kind.cuda import DeviceCodegen
 
 _NOT_SELECTED = pattern(r"Cannot select: intrinsic %(llvm\.[\w.]+)")
+_UNKNOWN_CPU = pattern(r"error: unknown target CPU '([^']+)'")
 _ARCH = pattern(r"-m(?:arch|cpu)=")
 
 
@@ -44,6 +45,11 @@ def verify_downgraded_bitcode(
 def not_taken(context: BuildContext, failed: Completed) -> MlirOffloadError:
     """Return the error of the linking clang. If a newer release wrote its input, the error says so."""
     error = tool_failed(failed)
+    unknown = _UNKNOWN_CPU.search(failed.stderr)
+    if unknown is not None:
+        msg = f"clang {context.consumer} does not know the processor '{unknown[1]}'"
+        hint = f"clang-{context.llvm.version.major} --print-supported-cpus lists those of -march="
+        return UsageError(msg, hint=hint)
     missing = _NOT_SELECTED.search(failed.stderr)
     if missing is not None:
         archs = [word.partition("=")[2] for word in failed.command.argv if _ARCH.match(word)]

@@ -12,10 +12,10 @@ from mlir_offload.driver.system.tool_watch import file_stamp, is_settled, progra
 from mlir_offload.driver.system.workspace import replace_bytes, user_cache
 from mlir_offload.offload.runtime import runtime_include_directory
 from mlir_offload.toolchain.byte_view import sha256
-from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.process import Command, tool_failed
 
 if TYPE_CHECKING:
-    from mlir_offload.driver.step.execute import Executor
+    from mlir_offload.driver.step.execute import Diagnose, Executor
 
 _CLANG_VARIABLES = ("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH")
 _HEADERS = ("/usr/include", "/usr/local/include")
@@ -24,14 +24,19 @@ _DIGEST_BYTES = len(sha256().digest())
 
 
 def compile_runtime_source(
-    executor: Executor, command: Command, source: Path, output: Path
+    executor: Executor,
+    command: Command,
+    source: Path,
+    output: Path,
+    *,
+    diagnose: Diagnose = tool_failed,
 ) -> None:
     """Compile a source file of the runtime, or copy the cached result of an equal command."""
     kept = None if executor.dry_run else cached_runtime(command, source, output)
     if kept is not None and take_runtime(kept, output):
         executor.note(Command(("cp", str(kept), str(output))))
         return
-    executor.tool(command, output)
+    executor.tool(command, output, diagnose=diagnose)
     if kept is not None:
         keep_runtime(output, kept)
 

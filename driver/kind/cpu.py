@@ -91,7 +91,11 @@ def _compile_device_runtime(context: BuildContext) -> None:
         context.llvm, output, opt_level=options.opt_level, march=options.march, extra=extra
     )
     source = runtime_include_directory() / "cpu_device.c"
-    executor.once(output, partial(compile_runtime_source, executor, command, source, output))
+    diagnose = partial(not_taken, context)
+    executor.once(
+        output,
+        partial(compile_runtime_source, executor, command, source, output, diagnose=diagnose),
+    )
 
 
 def _cpu_ir(

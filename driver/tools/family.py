@@ -19,7 +19,6 @@ from mlir_offload.toolchain.learned_row import (
     AsyncProgramRow,
     Bf16ProgramRow,
     CpuProgramRow,
-    DivisionProgramRow,
     LearnedRow,
     NvgpuProgramRow,
     NvptxProgramRow,
@@ -54,7 +53,6 @@ class Family(StrEnum):
     NVPTX_PROGRAM = "micro program for NVIDIA GPUs"
     AMDGPU_PROGRAM = "micro program for AMD GPUs"
     SPIRV_PROGRAM = "micro program for SPIR-V"
-    DIVISION_PROGRAM = "micro program with divisions that round"
     SUBGROUP_REDUCE_PROGRAM = "micro program with a sum over a subgroup"
     ASYNC_PROGRAM = "micro program of the async dialect"
     NVGPU_PROGRAM = "micro program of the nvgpu dialect"
@@ -66,7 +64,6 @@ PROGRAM_ROWS: Mapping[Family, ProgramsRowType] = {
     Family.NVPTX_PROGRAM: NvptxProgramRow,
     Family.AMDGPU_PROGRAM: AmdgpuProgramRow,
     Family.SPIRV_PROGRAM: SpirvProgramRow,
-    Family.DIVISION_PROGRAM: DivisionProgramRow,
     Family.SUBGROUP_REDUCE_PROGRAM: SubgroupReduceProgramRow,
     Family.ASYNC_PROGRAM: AsyncProgramRow,
     Family.NVGPU_PROGRAM: NvgpuProgramRow,

@@ -10,6 +10,7 @@ from mlir_offload.offload.container import bundle, fatbin, mob_archive
 from mlir_offload.offload.container.archive import ARCHIVE_MAGIC, THIN_MAGIC
 from mlir_offload.offload.container.packager import MAGIC as BINARY_MAGIC
 from mlir_offload.offload.elf import ELF_MAGIC, Machine
+from mlir_offload.offload.image import PTX_BEGIN
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.pattern import ir_line_bytes
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
@@ -23,7 +24,6 @@ _SPIRV_MAGICS = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _MLIR_MAGIC = b"ML\xefR"
 _LTO_IR_MAGIC = b"\xedCN\x7f"
-_PTX = lazy_pattern(rb"(?:\s++|//[^\n]*+|/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*/)*\.version\s+\d")
 _LLVM_IR = (
     ir_line_bytes(
         "`; ModuleID = |source_filename = |target triple = |target datalayout = |!llvm.`"
@@ -126,7 +126,7 @@ def _elf_form(head: bytes) -> FileForm:
 def _text_form(head: bytes) -> FileForm:
     if b"\0" in head.rstrip(b"\0"):
         return FileForm.UNKNOWN
-    if _PTX.match(head):
+    if PTX_BEGIN.match(head):
         return FileForm.PTX
     if _LLVM_IR_BEGIN.match(head) and any(pattern.search(head) for pattern in _LLVM_IR):
         return FileForm.LLVM_IR

@@ -433,7 +433,7 @@ static void set_dimensions(uint32_t *result, const int64_t *sizes, const char *w
     if (sizes[i] < 1 || sizes[i] > UINT32_MAX) {
       mo_error("a kernel was launched with %s %lld x %lld x %lld", what, (long long)sizes[0],
                (long long)sizes[1], (long long)sizes[2]);
-      mo_hint("every size must be at least 1: do not launch where there is nothing to do");
+      mo_hint("every size must be 1 to %u: do not launch where there is nothing to do", UINT32_MAX);
     }
     result[i] = (uint32_t)sizes[i];
   }
@@ -443,6 +443,11 @@ static void launch(const void *stub, mo_shape *shape, const int64_t *grid, const
                    void *stream, void **params) {
   if (mo_is_empty_launch(grid, block))
     return;
+  if (shape->dynamic_shared > INT32_MAX) {
+    mo_error("a kernel was launched with %d bytes of dynamic workgroup memory",
+             (int)shape->dynamic_shared);
+    mo_hint("the size is a positive i32: check how dynamic_shared_memory_size is computed");
+  }
   set_dimensions(shape->grid, grid, "a grid of");
   set_dimensions(shape->block, block, "blocks of");
   mo_launch_kernel(active(), stub, shape, stream, params);

@@ -298,3 +298,22 @@ def test_a_directory_that_was_removed_is_named(mlir_offload: list[str], tmp_path
     assert done.returncode == 7
     assert "error: the current directory does not exist any more\n" in done.stderr
     assert "hint: " in done.stderr
+
+
+@pytest.mark.llvm(22)
+def test_an_unknown_processor_is_an_error_of_usage(mlir_offload: list[str], tmp_path: Path) -> None:
+    source = tmp_path / "k.mlir"
+    source.write_text("gpu.module @m { gpu.func @k() kernel { gpu.return } }\n")
+    words = (
+        "-march=znver99",
+        "--offload-arch=host",
+        "-c",
+        str(source),
+        "-o",
+        str(tmp_path / "k.o"),
+    )
+    done = subprocess.run([*mlir_offload, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert (
+        "does not know the processor 'znver99'\n  hint: clang-22 --print-supported" in done.stderr
+    )

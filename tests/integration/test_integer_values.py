@@ -71,6 +71,31 @@ def quotient(name: str, bits: int, a: int, b: int) -> int:
     return (found + whole // 2) % whole - whole // 2
 
 
+def leading(value: int) -> int:
+    return 64 - (value % WHOLE).bit_length()
+
+
+def trailing(value: int) -> int:
+    return 64 if value == 0 else (value & -value).bit_length() - 1
+
+
+def counted(kind: str) -> str:
+    """Return code for the sum of the zeros before x and behind y, of a type of 64 bits."""
+    if kind == "index":
+        return (
+            "%a = arith.index_cast %x : i64 to index\n    %b = arith.index_cast %y : i64 to index\n"
+            "    %l = math.ctlz %a : index\n    %t = math.cttz %b : index\n"
+            "    %s = arith.addi %l, %t : index\n    %r = arith.index_cast %s : index to i64"
+        )
+    return (
+        f"%a = vector.broadcast %y : i64 to {kind}\n"
+        f"    %b = vector.insert %x, %a[1, 0] : i64 into {kind}\n"
+        f"    %l = math.ctlz %b : {kind}\n    %t = math.cttz %b : {kind}\n"
+        f"    %m = vector.extract %l[1, 0] : i64 from {kind}\n"
+        f"    %n = vector.extract %t[0, 1] : i64 from {kind}\n    %r = arith.addi %m, %n : i64"
+    )
+
+
 Oracle = Callable[[int, int], int]
 OPERATIONS: dict[str, tuple[str, Oracle]] = {
     **{
@@ -97,6 +122,24 @@ OPERATIONS: dict[str, tuple[str, Oracle]] = {
             "    %w = arith.extui %o : i1 to i64\n    %r = arith.xori %t, %w : i64"
         ),
         carried,
+    ),
+    **{
+        f"count {kind}": (counted(kind), lambda a, b: leading(a) + trailing(b))
+        for kind in ("index", "vector<2x2xi64>")
+    },
+    "strided copy": (
+        (
+            "%k0 = arith.constant 0 : index\n    %k1 = arith.constant 1 : index\n"
+            "    %m = memref.alloca() : memref<4x2xi64>\n    %t = memref.alloca() : memref<2x2xi64>\n"
+            "    memref.store %x, %m[%k1, %k0] : memref<4x2xi64>\n"
+            "    %three = arith.constant 3 : index\n    memref.store %y, %m[%three, %k1] : memref<4x2xi64>\n"
+            "    %part = memref.subview %m[1, 0] [2, 2] [2, 1]\n"
+            "      : memref<4x2xi64> to memref<2x2xi64, strided<[4, 1], offset: 2>>\n"
+            "    memref.copy %part, %t : memref<2x2xi64, strided<[4, 1], offset: 2>> to memref<2x2xi64>\n"
+            "    %p = memref.load %t[%k0, %k0] : memref<2x2xi64>\n"
+            "    %q = memref.load %t[%k1, %k1] : memref<2x2xi64>\n    %r = arith.subi %p, %q : i64"
+        ),
+        lambda a, b: a - b,
     ),
     "absolute": (
         ("%a = arith.index_cast %x : i64 to index\n    %b = math.absi %a : index\n"

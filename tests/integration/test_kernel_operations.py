@@ -9,7 +9,8 @@ import pytest
 
 PARAMETERS = (
     "%i: index, %f: f32, %d: f64, %p: memref<?xf32>, %q: memref<?xf64>, %b: memref<?xbf16>, "
-    "%x: memref<?xindex>, %g: memref<?xf32, 1>, %m: memref<?xi32>"
+    "%x: memref<?xindex>, %g: memref<?xf32, 1>, %m: memref<?xi32>, %wide: i64, %at: vector<4xi32>, "
+    "%mask: vector<4xi1>, %other: vector<4xf32>"
 )
 BFLOAT = ("exp", "exp2", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "erf", "sqrt")
 COMPILED = {
@@ -22,6 +23,10 @@ COMPILED = {
     "index": (
         "%s, %o = arith.addui_extended %i, %i : index, i1\n%a = math.absi %s : index\n"
         "memref.store %a, %x[%i] : memref<?xindex>"
+    ),
+    "math of a matrix": (
+        "%v = vector.broadcast %f : f32 to vector<2x2xf32>\n%w = math.exp %v : vector<2x2xf32>\n"
+        "%e = vector.extract %w[1, 1] : f32 from vector<2x2xf32>\nmemref.store %e, %p[%i] : memref<?xf32>"
     ),
 }
 COMPILED_BY_22 = {
@@ -39,6 +44,18 @@ REFUSED = [
     ("%a = memref.alloc() : memref<4xf32, 3>", "host", "memref.alloc is lowered for global memory"),
     ("%a = memref.alloc() : memref<4xf32>", "gfx90a", "their device libraries have no malloc"),
     ("%v = vector.vscale", "sm_90", "no target has vectors of a scalable size"),
+    (
+        "%u = memref.cast %p : memref<?xf32> to memref<*xf32> memref.copy %u, %u : memref<*xf32> to memref<*xf32>",
+        "host",
+        "memref.copy of an unranked memref is not supported",
+    ),
+    ("%w = arith.extui %wide : i64 to i128", "spirv64", "arith.extui of i128 is not supported"),
+    ("%z = arith.extf %d : f64 to f128", "gfx90a", "arith.extf: no GPU has this"),
+    (
+        "%o = vector.gather %p[%i] [%at], %mask, %other : memref<?xf32>, vector<4xi32>, vector<4xi1>, vector<4xf32> into vector<4xf32>",
+        "spirv64",
+        "vector.gather is not supported for spirv64: SPIR-V has no masked access",
+    ),
     ("vector.print %f : f32", "host", "vector.print is not supported in a kernel"),
     (
         "%h = arith.truncf %f to_nearest_away : f32 to f16",
@@ -78,6 +95,19 @@ def test_others_are_explained_at_their_place(
 ) -> None:
     done = compiled(mlir_offload, tmp_path, text, arch, 22)
     assert done.returncode == 1
-    assert f"k.mlir:2:{text.index(' = ') + 4 if ' = ' in text else 1}: error: " in done.stderr
+    # A second operation in the line has no result.
+    place = text.find(" memref.copy") + 2 if " memref.copy" in text else text.find(" = ") + 4
+    assert f"k.mlir:2:{place if ' = ' in text else 1}: error: " in done.stderr
     assert message in done.stderr
     assert "  hint: " in done.stderr
+
+
+@pytest.mark.llvm(22)
+def test_a_prefetch_is_dropped_for_spirv(mlir_offload: list[str], tmp_path: Path) -> None:
+    source = tmp_path / "k.mlir"
+    source.write_text(
+        "gpu.module @m { gpu.func @k(%p: memref<4xf32>, %i: index) kernel {\n"
+        "memref.prefetch %p[%i], read, locality<3>, data : memref<4xf32>\ngpu.return } }\n"
+    )
+    flags = ("--offload-arch=spirv64", "-c", str(source), "-o", str(tmp_path / "k.o"))
+    subprocess.run([*mlir_offload, *flags], check=True)

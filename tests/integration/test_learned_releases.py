@@ -120,7 +120,7 @@ def test_an_unknown_build_compiles_what_the_release_does_that_it_is_made_from(
     compiled: subprocess.CompletedProcess[str],
 ) -> None:
     note = "LLVM 24.0.0git: not in the tables; learned from its tools"
-    assert f"{note} (46 probes, as LLVM 22)" in compiled.stderr
+    assert f"{note} (37 probes, as LLVM 22)" in compiled.stderr
     release = [*mlir_offload, f"--llvm={trunk}"]
     # Another kind, and a part of the recipe that the first program did not need.
     source = str(ROOT / "driver" / "data" / "micro_bf16.mlir")

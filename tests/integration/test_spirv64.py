@@ -205,7 +205,7 @@ REFUSED = {
             "vector.compressstore %x[%c], %m, %v : memref<?xindex>, vector<2xi1>, vector<2xindex>"
         ),
         (),
-        "error: llvm.masked.compressstore.v2i64 is not supported for spirv64",
+        "error: vector.compressstore is not supported for spirv64: SPIR-V has no masked access",
     ),
     "a type that the back end has not": (
         (

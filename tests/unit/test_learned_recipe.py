@@ -8,7 +8,7 @@ import pytest
 
 from mlir_offload.offload.calibrate.probe import ProbeBench
 from mlir_offload.toolchain.errors import CompatibilityError
-from mlir_offload.toolchain.learned_row import AsyncProgramRow, DivisionProgramRow
+from mlir_offload.toolchain.learned_row import AsyncProgramRow, SubgroupReduceProgramRow
 from mlir_offload.toolchain.tables import LearnedRelease, forget_learned, learn_release
 from mlir_offload.translate.calibrate import learn_recipe
 from mlir_offload.translate.pipelines import load_recipe, recipe_options
@@ -51,20 +51,20 @@ def test_an_option_that_is_gone_is_named_with_those_that_the_pass_has() -> None:
 
 def test_a_part_that_a_build_lowers_wrongly_is_refused_where_a_program_needs_it() -> None:
     rows = (
-        DivisionProgramRow({"results": "its result 0 is 1"}),
+        SubgroupReduceProgramRow({"results": "its result 0 is 1"}),
         AsyncProgramRow({"lowering": "pass X fails"}),
     )
     learn_release(LearnedRelease("24.0.0git", 24, 22, "identity", rows))
     try:
         recipe = load_recipe(24)
-        needs = frozenset({"division"})
+        needs = frozenset({"subgroup_reduce"})
         assert recipe.host_pipeline(uses_async=False, debug=False)
         assert recipe.device_pipeline(needs=frozenset(), redux=False, debug=False)
         with pytest.raises(CompatibilityError, match=r"\(async\): pass X fails"):
             recipe.host_pipeline(uses_async=True, debug=False)
-        with pytest.raises(CompatibilityError, match=r"\(division\): its result 0 is 1"):
+        with pytest.raises(CompatibilityError, match=r"\(subgroup_reduce\): its result 0 is 1"):
             recipe.device_pipeline(needs=needs, redux=False, debug=False)
-        with pytest.raises(CompatibilityError, match="division"):
+        with pytest.raises(CompatibilityError, match="subgroup_reduce"):
             recipe.amdgpu_pipeline(needs=needs, chip="gfx90a", debug=False)
     finally:
         forget_learned()

@@ -13,10 +13,10 @@ from mlir_offload.toolchain.learned_row import (
     AsyncProgramRow,
     Bf16ProgramRow,
     CpuProgramRow,
-    DivisionProgramRow,
     NvgpuProgramRow,
     NvptxProgramRow,
     ProgramsRow,
+    SubgroupReduceProgramRow,
 )
 from mlir_offload.toolchain.tables import LearnedRelease
 
@@ -53,12 +53,12 @@ def test_a_wrong_result_on_the_cpu_rejects_every_kind(arch: str) -> None:
 @pytest.mark.parametrize(
     ("text", "arch", "rows"),
     [
-        (b"arith.ceildivsi", "sm_80", {DivisionProgramRow}),
+        (b"gpu.subgroup_reduce", "sm_80", {SubgroupReduceProgramRow}),
         (b"nvgpu.ldmatrix", "sm_80", {NvgpuProgramRow}),
         (b"nvgpu.ldmatrix", "gfx90a", set()),
         (b"memref<4xbf16>", "spirv64", {Bf16ProgramRow}),
         (b"memref<4xbf16>", "sm_80", set()),
-        (b"async.execute arith.floordivsi", "host", {AsyncProgramRow, DivisionProgramRow}),
+        (b"async.execute gpu.subgroup_reduce", "host", {AsyncProgramRow, SubgroupReduceProgramRow}),
         (b"arith.addi", "host", set()),
     ],
 )

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.offload.container.file_form import _LLVM_IR_BEGIN, _PTX
-from mlir_offload.offload.device.ptx_image import _PREAMBLE
+from mlir_offload.offload.container.file_form import _LLVM_IR_BEGIN
 from mlir_offload.offload.device.ptx_text import _TOKEN
-from mlir_offload.offload.image import _PTX as _PTX_IMAGE
+from mlir_offload.offload.image import PTX_BEGIN
 
 ROOT = Path(__file__).resolve().parents[2]
 _GROUP = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+|\(\?>")
@@ -25,17 +24,19 @@ _ALLOWED = {"translate/mlir/syntax.py"}
 _COMMENT = rb"/\*(?:[^*]|\*(?!/))*\*/"
 # Each pattern, without possessive quantifiers, and the characters that matter to it.
 _PLAIN = {
-    "preamble": (_PREAMBLE, rb"(?:\s|//[^\n]*(?![^\n])|" + _COMMENT + rb")*", b" \n/*ab"),
     "token": (
         _TOKEN,
         rb"\s+|//[^\n]*|/\*|\"[^\"\n]*\"?|\.?[\w$%](?:[\w$.]*)(?![\w$.])(?:::\w+(?!\w))*|.",
         b' a:.$%/"*\n',
     ),
-    "ptx": (_PTX, rb"(?:\s|//[^\n]*(?![^\n])|" + _COMMENT + rb")*\.version\s+\d", b" \n/*ab1"),
-    "ptx-image": (_PTX_IMAGE, rb"(?:\s|//[^\n]*\n|" + _COMMENT + rb")*\.version\s", b" \n/*ab1"),
+    "ptx": (
+        PTX_BEGIN,
+        rb"((?:\s|//[^\n]*(?![^\n])|" + _COMMENT + rb")*)\.version(?!\w)",
+        b" \n/*ab1",
+    ),
     "llvm-ir": (_LLVM_IR_BEGIN, rb"(?:\s|;[^\n]*(?![^\n]))*(?:define|[%@$!^])", b" ;\n@a"),
 }
-_ENDINGS = {"ptx": b".version 8", "ptx-image": b".version 8", "llvm-ir": b"define"}
+_ENDINGS = {"ptx": b".version 8", "llvm-ir": b"define"}
 
 
 def _end(pattern: re.Pattern[bytes], text: bytes) -> int:

@@ -19,6 +19,7 @@ from mlir_offload.translate.mlir.module import Locations, parse_module
 from mlir_offload.translate.mlir.operation import Operation, function_type
 from mlir_offload.translate.mlir.syntax import integer_width
 
+_LAYOUT = ir_line("target datalayout = `rest`\n")
 _LABEL = ir_line("`bare`:")
 _FRAME = ir_line("  `local` = alloca `local`, align `number`")
 _PARAMETERS = ir_line("  `frame:local` = alloca ptr, i64 `number`, align `number`")
@@ -67,8 +68,10 @@ def legalize_host_ir(text: str) -> str:
     stream that the lowering creates for a token and never destroys is destroyed after its last use;
     its work continues. A `main` without a result returns 0. Sizes get a form that every release reads.
     Arithmetic that the back end computes wrongly is expanded; SourceError if that is not supported.
+    The data layout of the lowering is removed: clang adds that of the target.
     """
-    text = _with_exit_status(_SMALL_RESULT.sub(_extended, concealed(text)))
+    text = _LAYOUT.sub("", concealed(text), count=1)
+    text = _with_exit_status(_SMALL_RESULT.sub(_extended, text))
     text = _with_sizes(text)
     if any(word in text for word in _EXPANDED):
         text = arithmetic.expand_arithmetic(text)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _LIBDEVICE_CALL = ir_pattern("@__nv_`word`")
 _INTEGER = ir_line("i`number``end`")
 _INTEGERS = frozenset({"i1", "i8", "i16", "i32", "i64", "i128"})
-_UNKNOWN = frozenset({"x86_fp80", "ppc_fp128"})
+_UNKNOWN = frozenset({"fp128", "x86_fp80", "ppc_fp128"})
 _EMISSION_KIND = ir_line(
     "!`number:number` = distinct !DICompileUnit(`fields:some` emissionKind: `word`"
 )

@@ -34,11 +34,11 @@ from mlir_offload.translate.legalize.unsupported_ops import (
     check_device_functions,
     check_launch_bounds,
     check_operations,
-    check_printed,
+    check_values,
     check_workgroup_memory,
 )
 from mlir_offload.translate.mlir.module import Locations, Module
-from mlir_offload.translate.mlir.operation import Block, Operation
+from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import (
     Attribute,
     with_dialect_types,
@@ -59,16 +59,6 @@ _USED = frozenset({"llvm.used", "llvm.compiler.used"})
 # gpu.known_block_size and gpu.known_grid_size, which are inherent attributes of gpu.func.
 _KNOWN = "gpu.known_"
 _ALL_REDUCE = "gpu.all_reduce"
-# Operations with equal results in all threads of a block, if their operands are equal.
-_EQUAL = frozenset(
-    {
-        *("gpu.block_id", "gpu.block_dim", "gpu.grid_dim", "gpu.subgroup_size"),
-        *("gpu.num_subgroups", "arith.constant", "memref.dim"),
-    }
-)
-_COMPUTED = frozenset({"affine.apply", "affine.min", "affine.max"})
-
-
 _NVGPU = "nvgpu"
 _PACKAGE = "mlir_offload.translate.legalize"
 # A pseudo bug: the back ends of some targets round a fused product and sum of bf16 twice.
@@ -102,8 +92,11 @@ _PATTERNS = {
     "gpu.warp_execute_on_lane_0": "warp_execute.execute_on_lane_zero",
     # The name in LLVM 19.
     "vector.warp_execute_on_lane_0": "warp_execute.execute_on_lane_zero",
+    "memref.copy": "memory.copy",
     "memref.dealloc": "memory.release",
     "math.absi": "integer.absolute",
+    "math.ctlz": "integer.zeros",
+    "math.cttz": "integer.zeros",
     "math.ipowi": "math.integer_power",
     "math.isnormal": "math.is_normal",
     "vector.load": "vector.load",
@@ -126,6 +119,7 @@ _NOT_AMDGPU = {
     "math.fma": "math.fused",
 }
 _FOR_SPIRV = {
+    "memref.prefetch": "memory.drop",
     # arith-emulate-unsupported-floats permits that a following operation takes the sum before it is rounded.
     **dict.fromkeys(
         [f"arith.{name}f" for name in ("add", "sub", "mul", "div", "rem", "maxnum", "minnum")],
@@ -142,6 +136,12 @@ _OF_BFLOAT = dict.fromkeys(("arith.maximumf", "arith.minimumf", "arith.remf"), "
 _BFLOAT_FAULT = "bfloat_operations"
 # The key of the pattern for operations of the math dialect on bf16, if they have one.
 _OTHERS = "math.bf16"
+_MATRICES = "math.matrix"
+_OF_FAULTS = {
+    _NARROW_INDEX: dict.fromkeys(("math.ctlz", "math.cttz"), "integer.narrow_zeros"),
+    "atomic_extrema": {"memref.atomic_rmw": "memory.atomic_extremum"},
+    "math_of_matrices": {_MATRICES: "math.of_elements"},
+}
 _OF_WIDE_INDEX = dict.fromkeys(
     ("arith.mulsi_extended", "arith.mului_extended"), "integer.extended_product_of_index"
 )
@@ -188,9 +188,8 @@ def use_documented_forms(module: Operation) -> None:
             load_member("imported.use_any_device")(function)
         elif any(name.startswith("rocdl.") for name in function.signature.attributes):
             load_member("imported.mark_given_limit")(function)
-        if function.name == _KERNEL and function.regions and function.regions[0].blocks:
-            entry = function.regions[0].blocks[0]
-            _mark_reductions(entry, (argument.name for argument in entry.arguments), set())
+    if any(one.name == _ALL_REDUCE for one in module.walk_inside()):
+        load_member("uniform_reduction.mark_reductions")(module)
 
 
 def use_default_space(operation: Operation) -> None:
@@ -207,32 +206,6 @@ def _lower_nvgpu_types(operation: Operation) -> None:
 
 def _lowered_type(kind: Attribute) -> str:
     return str(load_member("nvgpu_types.lowered_type")(kind))
-
-
-def _mark_reductions(block: Block, arguments: Iterable[str], equal: set[str]) -> None:
-    """Mark each gpu.all_reduce that all threads of the block reach as uniform.
-
-    These are in the entry block of a kernel, or in its loops with bounds that are equal for all threads.
-    `equal` are the values that are equal in all threads, including the `arguments` of the block.
-    """
-    equal.update(arguments)
-    for operation in block.operations:
-        if _is_equal(operation, equal):
-            equal.add(operation.result_text)
-        else:
-            equal.discard(operation.result_text)
-        if operation.name == _ALL_REDUCE and not operation.has("uniform"):
-            operation.signature.properties = {"uniform": Attribute(""), **operation.properties}
-        if operation.name == "scf.for" and equal.issuperset(operation.operand_names[:3]):
-            body = operation.regions[0].blocks[0]
-            # All threads execute the same iterations.
-            _mark_reductions(body, (argument.name for argument in body.arguments[:1]), equal)
-
-
-def _is_equal(operation: Operation, equal: set[str]) -> bool:
-    name = operation.name
-    is_computed = name.startswith("arith.") or name in _COMPUTED
-    return (name in _EQUAL or is_computed) and equal.issuperset(operation.operand_names)
 
 
 def expand_device_operations(
@@ -280,8 +253,8 @@ def patterns_for(
         found |= _EXTREMA
     if form.name == SPIRV_FORM.name or _BFLOAT_FAULT in faults:
         found[_OTHERS] = "math.widened_bfloat"
-    if "atomic_extrema" in faults:
-        found["memref.atomic_rmw"] = "memory.atomic_extremum"
+    for fault in faults & _OF_FAULTS.keys():
+        found |= _OF_FAULTS[fault]
     if _SHORT_FMA in faults:
         found["math.fma"] = "math.exactly_fused"
     if not form.has_assertions:
@@ -299,7 +272,9 @@ def _pattern_of(operation: Operation, patterns: Mapping[str, str], form: DeviceF
         return "math.fused_in_single"
     if _OTHERS in patterns and operation.name != _FMA and _is_on_bfloat(operation):
         return patterns[_OTHERS]
-    return patterns.get(operation.name, "")
+    found = patterns.get(operation.name, "")
+    is_math = not found and operation.name.startswith(_MATH)
+    return patterns.get(_MATRICES, "") if is_math and "vector<" in operation.head else found
 
 
 def _is_on_bfloat(operation: Operation) -> bool:
@@ -351,7 +326,7 @@ class DeviceRules(Struct, frozen=True):
         check_device_functions(operation, self.locations)
         check_launch_bounds(operation, self.locations, self.faults)
         check_workgroup_memory(operation, limits, self.locations)
-        check_printed(operation, self.locations)
+        check_values(operation, self.locations)
         for dialect in dict.fromkeys(form.dialect for form in self.forms):
             check_operations(operation, "device", self.locations, dialect=dialect)
 

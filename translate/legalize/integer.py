@@ -92,6 +92,27 @@ def absolute(rewriter: DeviceRewriter, operation: Operation) -> None:
     rewriter.replace(operation, (binary(rewriter, "maxsi", value, opposite),))
 
 
+def zeros(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Expand math.ctlz and math.cttz of `index`, and of vectors of several dimensions."""
+    _zeros(rewriter, operation, "i64")
+
+
+def narrow_zeros(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Expand math.ctlz and math.cttz like `zeros`, for an `index` of 32 bits."""
+    _zeros(rewriter, operation, "i32")
+
+
+def _zeros(rewriter: DeviceRewriter, operation: Operation, index: str) -> None:
+    (value,) = flattened(rewriter, operation)
+    kind, is_index = value.type, element_of(value.type) == _INDEX
+    if is_index:
+        value = converted(rewriter, "index_cast", value, index)
+    value = rewriter.value(operation.name, (value,), value.type)
+    if is_index:
+        value = convert(rewriter, "index_cast", value, kind)
+    replace_flattened(rewriter, operation, (value,))
+
+
 def truth_of_float(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Convert to i1 through i32 for SPIR-V."""
     (value,), (kind,) = operation.operands, operation.result_types

@@ -22,7 +22,13 @@ from mlir_offload.translate.kernel import (
 )
 from mlir_offload.translate.legalize import unroll
 from mlir_offload.translate.mlir.module import Locations
-from mlir_offload.translate.mlir.operation import BlockArgument, Operation, Value, function_type
+from mlir_offload.translate.mlir.operation import (
+    BlockArgument,
+    Operation,
+    Value,
+    entry_label,
+    function_type,
+)
 from mlir_offload.translate.mlir.rewriter import Rewriter
 from mlir_offload.translate.mlir.syntax import (
     Attribute,
@@ -74,7 +80,7 @@ class ParameterRewriter(Rewriter):
                 self._take_apart(given[number], parameter, own)
         passed = self.arguments
         entry.operations[:0] = beginning
-        entry.label = _label([*passed, *given[len(plan) :]])
+        entry.label = entry_label([*passed, *given[len(plan) :]])
         takes = ", ".join(one.type for one in passed)
         function.set_attribute("function_type", Attribute(f"({takes}) -> ()"))
         if any(text != "{}" for text in self.attributes):
@@ -141,11 +147,6 @@ def _renamed(name: str, argument: BlockArgument, value: Value, location: str) ->
     return Operation(name, argument.name, value.name, head)
 
 
-def _label(arguments: list[BlockArgument]) -> str:
-    shown = (f"{one.name}: {one.type} {one.location}".rstrip() for one in arguments)
-    return f"^bb0({', '.join(shown)}):" if arguments else ""
-
-
 def _is_alone(operation: Operation) -> bool:
     name = operation.name
     return name.partition(".")[0] in _ALONE or name in _ALONE_OF_OTHERS
@@ -165,10 +166,11 @@ def _alignment(parameter: Parameter) -> dict[str, Attribute]:
 def check_narrow(function: Operation, plan: KernelParameters, locations: Locations) -> None:
     """Raise SourceError for a parameter whose form depends on the width of `index`."""
     for kind, parameter in zip(function_type(function)[0], plan, strict=True):
-        element = parameter.descriptor.element if parameter else ""
-        if element != "index" and (parameter or "memref<" not in kind):
+        element = parameter.descriptor.element if parameter else kind.partition("<")[2]
+        has_indices = "index" in element
+        if not has_indices and (parameter or "memref<" not in kind):
             continue
-        what = "elements of type index" if element == "index" else "a layout that is not strided"
+        what = "elements of type index" if has_indices else "a layout that is not strided"
         msg = f"kernel {render_symbol(function.symbol)} takes {kind}, which has {what}"
         hint = "use elements of type i64 and strided layouts, or leave --index-bits=32 out"
         raise SourceError(msg, hint=hint, location=locations.of(function))

@@ -5,7 +5,15 @@ from __future__ import annotations
 from math import prod
 
 from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
-from mlir_offload.translate.legalize.elements import compared, converted, element_of, with_number
+from mlir_offload.translate.legalize.elements import (
+    compared,
+    converted,
+    element_of,
+    flat_type,
+    flattened,
+    replace_flattened,
+    with_number,
+)
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.legalize.rounding import rounded_to_odd
 from mlir_offload.translate.mlir.operation import Operation, Value
@@ -123,6 +131,17 @@ def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:
     if kind == _BFLOAT:
         result = convert(rewriter, "truncf", result, _BFLOAT)
     rewriter.replace(operation, (result,))
+
+
+def of_elements(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Apply an operation to vectors of one dimension, because LLVM 19 finds no function for others."""
+    kinds = [flat_type(kind) for kind in operation.result_types]
+    if kinds == operation.result_types:
+        rewriter.insert(operation)
+        return
+    operands = flattened(rewriter, operation)
+    made = rewriter.create(operation.name, operands, kinds, operation.properties)
+    replace_flattened(rewriter, operation, made.results)
 
 
 def sine_and_cosine(rewriter: DeviceRewriter, operation: Operation) -> None:

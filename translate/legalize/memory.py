@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.legalize.arith import binary, convert
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
-from mlir_offload.translate.mlir.syntax import parse_shaped
+from mlir_offload.translate.mlir.syntax import has_layout, parse_shaped
 
 _FREE = "free"
 # arith::AtomicRMWKind.
@@ -52,3 +53,25 @@ def atomic_extremum(rewriter: DeviceRewriter, operation: Operation) -> None:
         "memref.generic_atomic_rmw", (cast, *indices), (bits,), None, (region,)
     ).results[0]
     rewriter.replace(operation, (convert(rewriter, "bitcast", made, value.type),))
+
+
+def copy(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Copy a memref with a layout element by element; upstream calls a function of the host for it."""
+    shapes = [parse_shaped(kind, "memref") for kind in operation.operand_types]
+    if None in shapes:
+        msg = "memref.copy of an unranked memref is not supported in a kernel"
+        hint = "memref.cast both to memrefs with a rank"
+        raise SourceError(msg, hint=hint, location=rewriter.locations.of(operation))
+    if not any(map(has_layout, operation.operand_types)):
+        rewriter.insert(operation)
+        return
+    element = next(shape.element for shape in shapes if shape)
+    names = [Value(rewriter.fresh_name(), element) for _ in range(2)]
+    with rewriter.region(names) as region:
+        rewriter.create("linalg.yield", names[:1])
+    sizes = {"operandSegmentSizes": "array<i32: 1, 1>"}
+    rewriter.create("linalg.copy", operation.operands, (), sizes, [region])
+
+
+def drop(_rewriter: DeviceRewriter, _operation: Operation) -> None:
+    """Drop a hint to the processor."""

@@ -16,6 +16,7 @@ from mlir_offload.translate.gpu_module import (
     KernelKey,
     check_declared_launches,
     check_launches,
+    has_unusual_operands,
     kernel_names,
     named_modules,
     read_declared,
@@ -42,7 +43,7 @@ from mlir_offload.translate.kernel import (
     unit_of,
 )
 from mlir_offload.translate.kind_lowering import NVVM_FORM, DeviceForm, TargetAttribute
-from mlir_offload.translate.legalize import host_operations, unrolled
+from mlir_offload.translate.legalize import host_operations, operand, unrolled
 from mlir_offload.translate.legalize.device_module import (
     DeviceRules,
     device_module,
@@ -140,6 +141,10 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         variants = target_attribute.find_variants(device, kernels, attached, locations)
     known = (*declared, *_precompiled_kernels(binaries))
     symbols = _assign_symbols(module, options, kernels, known, variants)
+    has_unusual = any(map(has_unusual_operands, (*device.values(), *host)))
+    if has_unusual:
+        operand.check_parameters(device.values(), host, locations)
+        operand.widen_kernels(device.values())
     # These must run before device code is rewritten below.
     used = _workgroup_memory(device)
     divergent = _divergent_barriers(device, host, locations) if "gpu.barrier" in text else ()
@@ -163,7 +168,9 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         _allocate_layouts(module, host, locations)
     interface = _interface(module, options.source_text) if _C_INTERFACE in text else ""
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
-    host_text = _host(rules, options, needs_layouts=needs_layouts)
+    defined = {(name, kernel) for name in device for kernel in kernels[name]}
+    operands = (operand.LaunchRewriter(defined),) if has_unusual else ()
+    host_text = _host(rules, options, operands, needs_layouts=needs_layouts)
     return SplitProgram(
         host_text=host_text,
         modules=modules,
@@ -339,7 +346,13 @@ def _uses_runtime(operation: Operation) -> bool:
     return any(inner.name.startswith("gpu.") for inner in operation.walk_inside())
 
 
-def _host(rules: DeviceRules, options: SplitOptions, *, needs_layouts: bool) -> str:
+def _host(
+    rules: DeviceRules,
+    options: SplitOptions,
+    operands: Sequence[operand.LaunchRewriter],
+    *,
+    needs_layouts: bool,
+) -> str:
     module, symbols, locations = rules.module, rules.symbols, rules.locations
     faults = rules.faults
     makers = [AsyncRewriter(), *([host_memory.TransferRewriter()] if needs_layouts else ())]
@@ -355,7 +368,7 @@ def _host(rules: DeviceRules, options: SplitOptions, *, needs_layouts: bool) -> 
         check_operations(operation, "host", locations)
         check_launches(operation, symbols, locations)
         use_default_space(operation)
-        for maker in makers:
+        for maker in (*operands, *makers):
             maker.rewrite_function(operation)
         arguments.rewrite_function(operation)
         rename_launches(operation, launched, symbols)

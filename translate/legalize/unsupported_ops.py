@@ -59,11 +59,23 @@ def check_workgroup_memory(
             raise SourceError(msg, hint=hint, location=locations.of(operation))
 
 
-def check_printed(module: Operation, locations: Locations) -> None:
-    """Raise SourceError for a gpu.printf with missing arguments, or with arguments of the wrong class."""
-    for operation in module.walk_inside():
-        if operation.name == "gpu.printf":
-            _check_format(operation, locations)
+def check_values(module: Operation, locations: Locations) -> None:
+    """Raise SourceError for a value that would be wrong.
+
+    These are the arguments of gpu.printf, if they are missing or of the wrong class, and the size of dynamic
+    workgroup memory, which the lowering takes for 0.
+    """
+    for function in module.operations:
+        dynamic: set[str] = set()
+        for operation in function.walk_inside():
+            if operation.name == "gpu.printf":
+                _check_format(operation, locations)
+            elif operation.name == "gpu.dynamic_shared_memory":
+                dynamic.add(operation.result_text)
+            elif operation.name == "memref.dim" and operation.operand_names[0] in dynamic:
+                msg = "the size of gpu.dynamic_shared_memory is not known in a kernel"
+                hint = "pass dynamic_shared_memory_size as a parameter too"
+                raise SourceError(msg, hint=hint, location=locations.of(operation))
 
 
 def _check_format(operation: Operation, locations: Locations) -> None:

@@ -41,6 +41,12 @@ class BlockArgument(Struct, frozen=True, gc=False):
     location: str = ""
 
 
+def entry_label(arguments: Iterable[BlockArgument]) -> str:
+    """Return the label of an entry block with these arguments, an empty string for none."""
+    shown = ", ".join(f"{one.name}: {one.type} {one.location}".rstrip() for one in arguments)
+    return f"^bb0({shown}):" if shown else ""
+
+
 class Block(Struct, eq=False, gc=False):
     """A block: the text of its label, which may be empty, and its operations."""
 

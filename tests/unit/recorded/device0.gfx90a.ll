@@ -1,5 +1,6 @@
 ; ModuleID = 'LLVMDialectModule'
 source_filename = "LLVMDialectModule"
+target datalayout = "e-p3:32:32-p5:32:32-i64:64-v16:16-v24:32-v32:32-v48:64-v96:128-v192:256-v256:256-v512:512-v1024:1024-A5-G1"
 
 define amdgpu_kernel void @scale(ptr %0, ptr align 4 %1, i64 %2, i64 %3, i64 %4) #0 {
   %6 = call i32 @llvm.amdgcn.workitem.id.x()

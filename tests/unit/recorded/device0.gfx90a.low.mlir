@@ -12,7 +12,7 @@
       "llvm.return"() : () -> () loc(#loc8)
     }) {gpu.kernel, rocdl.kernel} : () -> () loc(#loc2)
   }) {llvm.data_layout = "e-p:64:64-p1:64:64-p2:32:32-p3:32:32-p4:64:64-p5:32:32-p6:32:32-p7:160:256:256:32-p8:128:128:128:48-p9:192:256:256:32-i64:64-v16:16-v24:32-v32:32-v48:64-v96:128-v192:256-v256:256-v512:512-v1024:1024-v2048:2048-n32:64-S32-A5-G1-ni:7:8:9"} : () -> () loc(#loc1)
-}) {gpu.container_module} : () -> () loc(#loc)
+}) {gpu.container_module, llvm.data_layout = "e-p3:32:32-p5:32:32-i64:64-v16:16-v24:32-v32:32-v48:64-v96:128-v192:256-v256:256-v512:512-v1024:1024-A5-G1"} : () -> () loc(#loc)
 #loc = loc("scale.mlir":1:1)
 #loc1 = loc("scale.mlir":11:3)
 #loc2 = loc("scale.mlir":12:5)

@@ -1,5 +1,6 @@
 ; ModuleID = 'LLVMDialectModule'
 source_filename = "LLVMDialectModule"
+target datalayout = "e-i64:64-i128:128-v16:16-v32:32"
 target triple = "nvptx64-nvidia-cuda"
 
 declare float @__nv_expf(float)

@@ -14,7 +14,7 @@
       "llvm.return"() : () -> () loc(#loc8)
     }) {gpu.kernel, nvvm.kernel} : () -> () loc(#loc3)
   }) : () -> () loc(#loc1)
-}) {gpu.container_module} : () -> () loc(#loc)
+}) {gpu.container_module, llvm.data_layout = "e-i64:64-i128:128-v16:16-v32:32"} : () -> () loc(#loc)
 #loc = loc("scale.mlir":1:1)
 #loc1 = loc("scale.mlir":11:3)
 #loc2 = loc("scale.mlir":15:12)

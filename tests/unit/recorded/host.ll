@@ -1,5 +1,6 @@
 ; ModuleID = 'LLVMDialectModule'
 source_filename = "LLVMDialectModule"
+target datalayout = "e-i64:64-i128:128-f80:128"
 
 %0 = type { ptr, ptr, i64, i64, i64 }
 
@@ -22,15 +23,15 @@ define i32 @main() {
   %7 = getelementptr ptr, ptr %3, i32 1
   store ptr %6, ptr %7, align 8
   %8 = getelementptr inbounds nuw %0, ptr %2, i32 0, i32 2
-  store i64 0, ptr %8, align 4
+  store i64 0, ptr %8, align 8
   %9 = getelementptr ptr, ptr %3, i32 2
   store ptr %8, ptr %9, align 8
   %10 = getelementptr inbounds nuw %0, ptr %2, i32 0, i32 3
-  store i64 4, ptr %10, align 4
+  store i64 4, ptr %10, align 8
   %11 = getelementptr ptr, ptr %3, i32 3
   store ptr %10, ptr %11, align 8
   %12 = getelementptr inbounds nuw %0, ptr %2, i32 0, i32 4
-  store i64 1, ptr %12, align 4
+  store i64 1, ptr %12, align 8
   %13 = getelementptr ptr, ptr %3, i32 4
   store ptr %12, ptr %13, align 8
   %14 = load ptr, ptr @kernels_module, align 8

@@ -17,7 +17,7 @@
     "gpu.binary"() <{objects = [#gpu.object<#nvvm.target, "kernels">], offloadingHandler = #gpu.select_object, sym_name = "kernels"}> : () -> () loc(#loc7)
     "llvm.func"() <{CConv = #llvm.cconv<ccc>, function_type = !llvm.func<ptr (i64, ptr, i8)>, linkage = #llvm.linkage<external>, sym_name = "mgpuMemAlloc", visibility_ = 0 : i64}> ({
     }) : () -> () loc(#loc3)
-  }) {gpu.container_module} : () -> () loc(#loc1)
+  }) {gpu.container_module, llvm.data_layout = "e-i64:64-i128:128-f80:128"} : () -> () loc(#loc1)
   "gpu.module"() <{sym_name = "devices"}> ({
     "builtin.module"() ({
       "gpu.module"() <{sym_name = "kernels"}> ({
@@ -34,7 +34,7 @@
           "llvm.return"() : () -> () loc(#loc14)
         }) {gpu.kernel, nvvm.kernel} : () -> () loc(#loc9)
       }) : () -> () loc(#loc7)
-    }) {gpu.container_module} : () -> () loc(#loc1)
+    }) {gpu.container_module, llvm.data_layout = "e-i64:64-i128:128-v16:16-v32:32"} : () -> () loc(#loc1)
   }) : () -> () loc(#loc)
 }) : () -> () loc(#loc)
 #loc = loc(unknown)
