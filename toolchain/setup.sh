@@ -22,7 +22,7 @@ test)
             clang-16 clang-tools-16 lld-16 llvm-16
             clang-15 clang-tools-15 lld-15 llvm-15
             libclang-rt-22-dev rocm-device-libs libamdhip64-dev spirv-tools chromium gdb
-            cmake ninja-build make g++ pkg-config strace
+            cmake ninja-build make g++ pkg-config strace patch
             zsh fish man-db groff ccache sccache redis-tools nginx
             slurmctld slurmd slurm-client munge
             postgresql bubblewrap openssl"

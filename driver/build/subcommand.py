@@ -242,8 +242,10 @@ def modules_for(
 
 
 def _load(names: Iterator[str]) -> None:
-    for name in names:
-        import_module(name)
+    # An error, as without further file descriptors, is raised again where the module is needed.
+    with contextlib.suppress(Exception):
+        for name in names:
+            import_module(name)
 
 
 def _stop_early(context: BuildContext) -> list[Path]:

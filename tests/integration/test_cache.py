@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support import cache_servers
-from support.cuda_tools import cuda_tool
+from support.cuda_tools import cuda_root, cuda_tool
 from support.loopback import free_port, running, wait_for_port
 
 from mlir_offload.driver.tools.choose import choose_toolkit, places_for
@@ -309,7 +309,8 @@ def test_a_device_library_is_a_part_of_what_is_kept(checkout: Checkout) -> None:
 
 
 def write_library(output: Path, number: int) -> None:
-    device = ("--target=nvptx64-nvidia-cuda", "-march=sm_80", "-nogpulib", "-O2")
+    cuda = f"--cuda-path={cuda_root()}"
+    device = ("--target=nvptx64-nvidia-cuda", "-march=sm_80", cuda, "-nogpulib", "-O2")
     argv = ("/usr/lib/llvm-22/bin/clang", *device, "-c", "-emit-llvm", "-x", "c", "-", "-o", output)
     text = f"int number(void) {{ return {number}; }}\n"
     subprocess.run(argv, input=text, text=True, check=True)

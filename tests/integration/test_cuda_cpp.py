@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.cuda_tools import cuda_root
 
 from mlir_offload.driver.system.depfile import read_prerequisites
 from mlir_offload.offload.host.mangling import find_stub_symbol
@@ -241,7 +242,8 @@ def test_device_code_of_clang_that_mlir_imports_runs_on_the_cpu(
     source.write_text(IMPORTED)
     caller.write_text(LAUNCHES_IMPORTED)
     clang = ("/usr/lib/llvm-22/bin/clang", "-Wno-unknown-cuda-version", "-O1", "-emit-llvm", "-c")
-    run(*clang, *BARE, "--cuda-device-only", "--cuda-gpu-arch=sm_90", source, "-o", module)
+    bare = (*BARE, f"--cuda-path={cuda_root()}")
+    run(*clang, *bare, "--cuda-device-only", "--cuda-gpu-arch=sm_90", source, "-o", module)
     run("/usr/lib/llvm-22/bin/mlir-translate", "--import-llvm", module, "-o", text)
     aliases, _, body = text.read_text().partition("module attributes {")
     for word in ("ptx_kernelcc", '"sm_90"', "@llvm.compiler.used", "protected"):

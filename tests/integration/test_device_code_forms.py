@@ -147,7 +147,7 @@ def test_a_library_is_linked_for_each_device_and_runs_on_the_cpu(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
     cuda_tool("ptxas")
-    _library(tmp_path, "gpu.bc", "--target=nvptx64-nvidia-cuda", "-march=sm_80")
+    _library(tmp_path, "gpu.bc", *_for_gpu("sm_80"))
     _library(tmp_path, "cpu.bc")
     libraries = ["--device-lib=cuda=gpu.bc", "--device-lib=host=cpu.bc"]
     options = ["--offload-arch=sm_90,host", "--device-code=object", *libraries]
@@ -230,7 +230,9 @@ def test_a_module_serves_the_gpu_that_is_attached_to_it(
 
 
 def _for_gpu(march: str) -> list[str]:
-    return ["--target=nvptx64-nvidia-cuda", f"-march={march}"] if march else []
+    if not march:
+        return []
+    return ["--target=nvptx64-nvidia-cuda", f"-march={march}", f"--cuda-path={cuda_root()}"]
 
 
 def _library(folder: Path, name: str, *target: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.amd_emulator import AmdGpu
 from support.cuda_emulator import CudaEmulator, run_program
+from support.cuda_tools import cuda_root
 from support.launch_operands import OPERANDS, SHOW, WIDE, program, wrong
 
 RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
@@ -101,6 +102,7 @@ def test_parameters_have_the_layout_that_clang_gives_them_in_cuda(
         "--cuda-device-only",
         "-nocudainc",
         "-nocudalib",
+        f"--cuda-path={cuda_root()}",
     )
     theirs, ours = tmp_path / "theirs.s", tmp_path / "ours.s"
     subprocess.run([clang, *flags, "-S", source, "-o", theirs], check=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from support.cuda_tools import cuda_tool
+from support.cuda_tools import cuda_root, cuda_tool
 from support.project import (
     call_by,
     counting_launcher,
@@ -341,6 +341,7 @@ def write_library(folder: Path, factor: int) -> None:
         "--target=nvptx64-nvidia-cuda",
         "-march=sm_80",
         "-nogpulib",
+        f"--cuda-path={cuda_root()}",
         "-c",
         "-emit-llvm",
         "-O2",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.cuda_tools import cuda_root
 from support.project import call_by, run_in, write_project
 
 pytestmark = pytest.mark.llvm(22)
@@ -46,7 +47,8 @@ def project_in(folder: Path) -> Path:
 
 
 def write_library(output: Path, factor: int) -> None:
-    device = ("--target=nvptx64-nvidia-cuda", "-march=sm_80", "-nogpulib", "-O2")
+    cuda = f"--cuda-path={cuda_root()}"
+    device = ("--target=nvptx64-nvidia-cuda", "-march=sm_80", cuda, "-nogpulib", "-O2")
     argv = (CLANG, *device, "-c", "-emit-llvm", "-x", "c", "-", "-o", str(output))
     text = f"float twice(float x) {{ return {factor} * x; }}\n"
     subprocess.run(argv, input=text, text=True, check=True)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
+from support.cuda_tools import cuda_root
 from support.project import run_in
 
 from mlir_offload.driver.option.config import find_files
@@ -77,7 +78,10 @@ module attributes {{gpu.container_module}} {{
 }}
 """
 TWICE = "float twice(float x) { return 2 * x; }\n"
-CUDA = ("--target=nvptx64-nvidia-cuda", "-march=sm_80", "-nogpulib")
+CUDA = (
+    *("--target=nvptx64-nvidia-cuda", "-march=sm_80", "-nogpulib"),
+    f"--cuda-path={cuda_root()}",
+)
 NEVER = "int never(void) { return 1; }\n"
 
 

@@ -44,7 +44,10 @@ _HIP = (*_GFX, "--cuda-device-only")
 _LINKED_HIP = (*_GFX, "--offload-new-driver", "-fgpu-rdc", "-O1")
 _EMBED = ("-Xclang", "-fembed-offload-object=device.pkg")
 _OPENMP = ("-x", "c", "-fopenmp", "-O1", "-nogpulib")
-_TO_NVPTX = ("-fopenmp-targets=nvptx64-nvidia-cuda", "-Xopenmp-target", "-march=sm_80")
+_TO_NVPTX = (
+    *("-fopenmp-targets=nvptx64-nvidia-cuda", "-Xopenmp-target", "-march=sm_80"),
+    f"--cuda-path={cuda_root()}",
+)
 _TO_AMDGPU = ("-fopenmp-targets=amdgcn-amd-amdhsa", "-Xopenmp-target", "-march=gfx90a")
 # The target and the options of clang for each file, by the extension of its name.
 _CLANG: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {

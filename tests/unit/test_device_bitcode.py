@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.bitcode_corpus import RELEASES, assemble, compile_bitcode, tool
+from support.cuda_tools import cuda_root
 
 from mlir_offload.offload.device.bitcode import llvm_major, read_device_bitcode
 from mlir_offload.offload.device.kernel import DeviceCode, KernelParameter
@@ -284,6 +285,7 @@ def kernel_hash(release: int, source: str, options: tuple[str, ...], folder: Pat
         "--cuda-gpu-arch=sm_80",
         "-nocudalib",
         "-nocudainc",
+        f"--cuda-path={cuda_root()}",
     ]
     command = [
         tool(release, "clang"),
