@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.cuda_tools import cuda_root
 
 from mlir_offload.driver.cli import main
 from mlir_offload.driver.message.report import MessageOptions, report
 
 pytestmark = pytest.mark.llvm(22)
-CUDA = Path("/usr/local/cuda-13.0")
 SAXPY = Path(__file__).resolve().parents[2] / "docs" / "examples" / "saxpy.mlir"
 HOST = "--offload-arch=host"
 CALLS_ADD = """
@@ -262,16 +262,15 @@ def test_a_rule_for_make_names_what_mlir_reads(
 def test_device_code_alone_is_a_file_for_each_device(
     form: str, ending: str, content: bytes, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CUDA_PATH", str(CUDA))
+    monkeypatch.setenv("CUDA_PATH", str(cuda_root()))
     assert run(f"--offload-device-only {form} k.mlir", monkeypatch) == 0
     assert content in (here / f"k-{ending}").read_bytes()
 
 
-@pytest.mark.skipif(not CUDA.exists(), reason="no CUDA toolkit")
 def test_a_fat_binary_has_cubins_and_ptx_and_is_named_as_nvcc_names_it(
     here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("CUDA_PATH", str(CUDA))
+    monkeypatch.setenv("CUDA_PATH", str(cuda_root()))
     assert run("-fatbin --offload-arch=sm_80,sm_90,gfx90a k.mlir", monkeypatch) == 0
     capfd.readouterr()
     assert run("inspect --json k.fatbin k.hipfb", monkeypatch) == 0
@@ -341,12 +340,13 @@ def test_options_of_nvcc_and_hipcc_are_understood_and_ours_are_named(
     del here
 
 
-@pytest.mark.skipif(not CUDA.exists(), reason="no CUDA toolkit")
 @pytest.mark.parametrize("option", ["-Xptxas -v", "-Xptxas=-v", "--ptxas-options=-v"])
 def test_ptxas_tells_registers_and_spills(
     option: str, here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    words = f"-c --device-code=object --offload-arch=sm_80 --cuda-path={CUDA} {option} k.mlir"
+    words = (
+        f"-c --device-code=object --offload-arch=sm_80 --cuda-path={cuda_root()} {option} k.mlir"
+    )
     assert run(words, monkeypatch) == 0
     said = capfd.readouterr().err
     assert "registers" in said
