@@ -45,6 +45,7 @@ MESSAGES = {
     "misaligned": "misaligned access of 4 bytes",
     "null": "access of 4 bytes at 0x0, which is no memory of the device",
     "beyond_shared": "of workgroup memory, in which there is no variable",
+    "beyond_parameter": "access of 2 bytes at 0x8 of parameters",
     "race": "of workgroup memory: write here, read by thread 31, and no barrier between",
     "race_of_writes": "of workgroup memory: write here, write by thread 0, and no barrier between",
     "race_in_a_warp": "of workgroup memory: write here, read by thread 15, and no barrier between",

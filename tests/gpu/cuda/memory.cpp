@@ -1,4 +1,5 @@
 /* Memory of a device: who may touch what, and who did. */
+#include <algorithm>
 #include <sys/mman.h>
 
 #include "machine.h"
@@ -189,6 +190,22 @@ uint8_t *resolve_shared(Thread &thread, const Inst &inst, uint64_t address, uint
         (unsigned long long)address);
 }
 
+/* Whether the bytes lie in one parameter, result or argument of a call; a pointer may lead to those of a caller. */
+bool is_in_parameter(const Thread &thread, uint64_t address, uint32_t size) {
+  if (address < thread.param_base)
+    return true;
+  uint64_t at = address - thread.param_base;
+  auto holds = [&](const Variable &variable) {
+    return variable.address <= at && at + size <= variable.address + variable.size;
+  };
+  const Function &function = *thread.function;
+  return std::any_of(function.params.begin(), function.params.end(), holds) ||
+         std::any_of(function.results.begin(), function.results.end(), holds) ||
+         std::any_of(function.locals.begin(), function.locals.end(), [&](const auto &local) {
+           return local.second.space == Space::param && holds(local.second);
+         });
+}
+
 } // namespace
 
 uint8_t *resolve(Thread &thread, const Inst &inst, Space space, uint64_t address, uint32_t size, Purpose purpose) {
@@ -207,7 +224,7 @@ uint8_t *resolve(Thread &thread, const Inst &inst, Space space, uint64_t address
       fault(thread, inst, "access of %u bytes at 0x%llx of private memory", size, (unsigned long long)address);
     return &thread.local_stack[address];
   case Space::param:
-    if (address + size > thread.param_stack.size() || address + size < address)
+    if (address + size > thread.param_stack.size() || address + size < address || !is_in_parameter(thread, address, size))
       fault(thread, inst, "access of %u bytes at 0x%llx of parameters", size, (unsigned long long)address);
     return &thread.param_stack[address];
   default:

@@ -28,6 +28,12 @@ __global__ void beyond(int *x) { x[64 + TID] = 1; }
 __global__ void before(char *x) { x[-1 - (int)TID] = 1; }
 __global__ void misaligned(char *x) { *(volatile int *)(x + 2) = 1; }
 __global__ void null(int *x) { *(volatile int *)(x - x) = 1; }
+// The second byte is the space before the third parameter.
+extern "C" __global__ void beyond_parameter(int *x, char, int n) {
+  short two;
+  asm volatile("ld.param.u16 %0, [beyond_parameter_param_1];" : "=h"(two));
+  x[TID] = two + n;
+}
 __global__ void beyond_shared(int *x) {
   __shared__ int words[63];
   words[TID] = (int)TID;
@@ -130,7 +136,8 @@ static const struct {
   unsigned blocks = 1;
 } kernels[] = {
 #define KERNEL(name) {#name, (const void *)name}
-    KERNEL(right), KERNEL(beyond), KERNEL(before), KERNEL(misaligned), KERNEL(null), KERNEL(beyond_shared), KERNEL(race),
+    KERNEL(right), KERNEL(beyond), KERNEL(before), KERNEL(misaligned), KERNEL(null), KERNEL(beyond_shared),
+    KERNEL(beyond_parameter), KERNEL(race),
     KERNEL(race_of_writes), KERNEL(race_in_a_warp), KERNEL(ordered_in_a_warp), KERNEL(race_in_memory),
     KERNEL(ordered_in_memory), {"race_of_blocks", (const void *)race_of_blocks, 4},
     {"race_with_an_atomic_operation", (const void *)race_with_an_atomic_operation, 4},
@@ -149,7 +156,7 @@ int main(int, char **arguments) {
   cudaMalloc((void **)&x, sizeof host);
   for (auto &one : kernels)
     if (!strcmp(arguments[1], one.name)) {
-      void *parameters[] = {&x};
+      void *parameters[] = {&x, &x, &x};
       int status = cudaLaunchKernel(one.kernel, one.blocks, 64, parameters, 0, 0);
       int waited = cudaDeviceSynchronize();
       printf("launch %d, wait %d\n", status, waited);
