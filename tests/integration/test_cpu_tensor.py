@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.cpu_build import FAIL, PARALLEL_FOR, RANGE, Launch
 from support.tensor_fragments import (
     BITS,
     FORMS,
@@ -36,27 +37,11 @@ from mlir_offload.translate.cpu.module import (
 
 PREFIX = Path("/usr/lib/llvm-22")
 LLVM = LlvmToolchain(PREFIX, ToolVersion(22, 1, 0), (("clang", PREFIX / "bin" / "clang"),))
-RANGE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
-PARALLEL_FOR = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p)
-FAIL = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)
 REGISTERS = {"f16": "<2 x half>", "f32": "float", "f64": "double"}
 LANE_BYTES = 256
 
 pytestmark = pytest.mark.llvm(22)
 Run = Callable[[str, bytes], bytes]
-
-
-class Launch(ctypes.Structure):
-    """mo_launch of offload/runtime/mo_launch.h."""
-
-    _fields_ = (
-        ("version", ctypes.c_uint32),
-        ("dynamic_shared", ctypes.c_uint32),
-        ("grid", ctypes.c_uint32 * 3),
-        ("block", ctypes.c_uint32 * 3),
-        ("parallel_for", PARALLEL_FOR),
-        ("fail", FAIL),
-    )
 
 
 def _types(element: str, size: int) -> list[str]:
