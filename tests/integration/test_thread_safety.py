@@ -115,8 +115,10 @@ def test_a_runtime_without_its_locks_is_found_out(
     directory: Path, right: tuple[Path, Path]
 ) -> None:
     without = program(directory, "without_locks", "-include", HERE / "without_locks.h")
-    # One behind the other, so that nothing breaks: each access is still one that nothing orders.
-    done = run(without, right[1], "in-turn", MLIR_OFFLOAD_NUM_THREADS="1")
+    # One behind the other, so that nothing breaks: each access is still one that nothing orders. The thread
+    # that watches for kernels that do not end has no turn, and is not started without a time limit.
+    alone = {"MLIR_OFFLOAD_NUM_THREADS": "1", "MLIR_OFFLOAD_TIMEOUT": "0"}
+    done = run(without, right[1], "in-turn", **alone)
     assert (done.returncode, done.stdout) == (REPORTED, "ended\n")
     assert "data race" in done.stderr
     assert "stream_pool.c:" in done.stderr
