@@ -42,6 +42,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         directory = tmp_path_factory.mktemp("cache")
         patch.setenv("XDG_CACHE_HOME", str(directory))
+        # Not those that tests of this process compiled before, in another cache.
+        patch.setattr("mlir_offload.driver.python_compile._known.libraries", {})
         yield directory / "mlir-offload" / "python"
 
 
