@@ -67,7 +67,6 @@ class SectionType:
     RELA = 4
     NOTE = 7
     NOBITS = 8
-    DYNSYM = 11
     LLVM_OFFLOADING = 0x6FFF4C0B
 
 
@@ -83,7 +82,6 @@ class ElfSection(Struct, frozen=True):
     size: int
     link: int
     info: int
-    entry_size: int
 
 
 class ElfSymbol(Struct, frozen=True):
@@ -205,9 +203,9 @@ class ElfFile(Struct):
 
     def section(self, number: int) -> ElfSection:
         """Return one section by its number."""
-        at, kind, flags, address, offset, size, link, info, _, entry_size = self._row(number)
+        at, kind, flags, address, offset, size, link, info, *_ = self._row(number)
         name = self.names.text_at(at) if self.names else ""
-        return ElfSection(number, name, kind, flags, address, offset, size, link, info, entry_size)
+        return ElfSection(number, name, kind, flags, address, offset, size, link, info)
 
     def _row(self, number: int) -> tuple[int, ...]:
         return SECTION.unpack_from(self.headers, number * SECTION.size)

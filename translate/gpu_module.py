@@ -80,8 +80,8 @@ class GpuModule(Struct, frozen=True):
     """A `gpu.module` as a separate program for mlir-opt: the only operation in a `builtin.module`.
 
     `needs` are the properties that determine its passes: `subgroup_reduce` if it has reductions over
-    a subgroup, `redux` if all of them can be one instruction of sm_80 and later, `division` if it
-    divides rounding up or down, `bf16`, `nvgpu` and `matrix` if it uses these. `texts` are the
+    a subgroup, `redux` if all of them can be one instruction of sm_80 and later, `bf16`, `nvgpu`
+    and `matrix` if it uses these. `texts` are the
     programs in the other requested forms, by the name of the form. `targets` are the target attributes
     in the program. `leaves` are the device kinds for which another variant of the module is used.
     """

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 
+from mlir_offload.driver.compile import gpu_cpp
 from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import BuildContext, clang_depfile_arguments
 from mlir_offload.driver.compile.normalize import normalized
@@ -21,7 +23,10 @@ def check_syntax(context: BuildContext) -> None:
 
 
 def _check(context: BuildContext, source: Path, output: Path) -> None:
-    if source.suffix in PREPROCESSED_SUFFIXES:
+    if source.suffix in GPU_CPP:
+        context.executor.make_directory(output.parent)
+        gpu_cpp.compile_gpu_cpp(context, source, output)
+    elif source.suffix in PREPROCESSED_SUFFIXES:
         rule = clang_depfile_arguments(context.options, source, output)
         if rule:
             context.executor.make_directory(output.parent)
@@ -48,8 +53,8 @@ def _preprocess(context: BuildContext, source: Path, output: Path) -> None:
     options = context.options
     context.executor.make_directory(output.parent)
     wants_rule = options.mode is Mode.RULE
-    if source.suffix not in PREPROCESSED_SUFFIXES:
-        output.write_text(_rule(context, source) if wants_rule else "", encoding="utf-8")
+    if source.suffix not in PREPROCESSED_SUFFIXES or source.suffix in GPU_CPP:
+        output.write_bytes(os.fsencode(_rule(context, source, output) if wants_rule else ""))
         return
     forms = ("-M" if options.depfile.has_system_files else "-MM", *_targets(context, source))
     phony = ("-MP",) if options.depfile.has_phony_targets else ()
@@ -60,10 +65,8 @@ def _preprocess(context: BuildContext, source: Path, output: Path) -> None:
 
 
 def _clang(context: BuildContext, source: Path, *stage: str) -> Command:
-    host = ("--cuda-host-only", "-nogpulib") if source.suffix in GPU_CPP else ()
-    arguments = (*context.options.gpu_cpp_arguments, *context.options.compiler_arguments)
     clang = str(context.llvm.tool("clang"))
-    return Command((clang, *stage, *host, *arguments, as_operand(str(source))))
+    return Command((clang, *stage, *context.options.compiler_arguments, as_operand(str(source))))
 
 
 def _targets(context: BuildContext, source: Path) -> tuple[str, ...]:
@@ -71,8 +74,12 @@ def _targets(context: BuildContext, source: Path) -> tuple[str, ...]:
     return tuple(word for target in named for word in ("-MT", target))
 
 
-def _rule(context: BuildContext, source: Path) -> str:
+def _rule(context: BuildContext, source: Path, output: Path) -> str:
+    """Return the rule of a source that clang does not preprocess, or preprocesses several times."""
     options = context.options
     targets = options.depfile.targets or (quote_for_make(f"{source.stem}.o"),)
-    others = [str(path) for path in read_besides(options)]
+    if source.suffix in GPU_CPP:
+        others = gpu_cpp.read_files(context, source, output)
+    else:
+        others = tuple(map(str, read_besides(options)))
     return render_rule(targets, [str(source)], others, phony=options.depfile.has_phony_targets)

@@ -90,7 +90,7 @@ _LATE = (
 _LINK = ("mlir_offload.driver.link.program",)
 _TEXT_ONLY = frozenset((Mode.PREPROCESSED, Mode.RULE))
 _EARLY = _TEXT_ONLY | {Mode.SYNTAX, Mode.DEVICE}
-# The outputs of these modes do not depend on a device.
+# The outputs of these modes do not depend on a device, except those of C++ with kernels.
 _HOST_ONLY = _TEXT_ONLY | {Mode.SYNTAX, Mode.HEADER}
 
 
@@ -327,7 +327,8 @@ def _find_tools(
 def _targets(options: CompileOptions, given: Sequence[ObjectContents]) -> tuple[Target, ...]:
     """Return the targets: none if the invocation involves no device."""
     # Objects that call the runtime but contain no device code still require a device.
-    needs_device = (has_device_code(options) and options.mode not in _HOST_ONLY) or (
+    is_for_device = options.mode not in _HOST_ONLY or options.has_gpu_cpp
+    needs_device = (has_device_code(options) and is_for_device) or (
         any(item.calls_device for item in given) and not any(item.kinds for item in given)
     )
     archs = options.offload_archs or attached_archs(options)

@@ -19,7 +19,6 @@ from mlir_offload.driver.option.compile_options import (
     CompileOptions,
     DeviceCode,
     DeviceFlags,
-    Mode,
     with_contraction,
 )
 from mlir_offload.driver.system import depfile as system_depfile
@@ -435,7 +434,7 @@ def device_form(option: str, ours: str, ending: str) -> Apply:
             show_note(f"{option} is taken for --offload-device-only {ours}")
         return replace(
             options,
-            last_step=Mode.DEVICE,
+            is_device_only=True,
             is_host_only=False,
             assembly=ours == "-S",
             stop_after_compile=True,

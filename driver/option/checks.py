@@ -226,7 +226,7 @@ def _check_stage(options: CompileOptions) -> None:
 
 def _check_gpu_cpp(options: CompileOptions) -> None:
     """Raise UsageError for modes with one output module: C++ with kernels yields one per device as well."""
-    if options.mode not in {Mode.LINK, Mode.OBJECT, Mode.DEVICE}:
+    if options.mode not in {Mode.LINK, Mode.OBJECT, Mode.DEVICE, Mode.RULE, Mode.SYNTAX}:
         msg = f"{options.mode.value} does not go with CUDA C++ and HIP C++, which make several modules of a file"
         raise UsageError(msg, hint="compile it with -c, or link")
 

@@ -230,6 +230,7 @@ class CompileOptions(Struct, frozen=True):
     language: str = ""
     last_step: Mode | None = None
     is_host_only: bool = False
+    is_device_only: bool = False
     device_ending: str = ""
     opt_spelled: str = ""
     debug_spelled: str = "-g"
@@ -319,6 +320,8 @@ class CompileOptions(Struct, frozen=True):
         """Return the last stage to run."""
         if self.last_step is not None:
             return self.last_step
+        if self.is_device_only:
+            return Mode.DEVICE
         if self.emit_llvm or self.assembly or self.stop_after_compile:
             return _STAGES[self.assembly, self.emit_llvm]
         is_alone = self.header is not None and self.output is None and not self.shared

@@ -56,9 +56,9 @@ OUTPUT = Group("output", (
     Option(("-M",), "print a dependency rule for Make, and stop", does=action.each(action.put(last_step=Mode.RULE), action.depfile(has_system_files=True)), in_key=False),
     Option(("-MM",), "print the rule without system headers", does=action.each(action.put(last_step=Mode.RULE), action.depfile(has_system_files=False)), in_key=False),
     Option(("-fsyntax-only",), "check the inputs; write nothing", does=action.put(last_step=Mode.SYNTAX)),
-    Option(("--offload-device-only", "--cuda-device-only"), "compile the device code only: -S, -c, -emit-llvm", does=action.put(last_step=Mode.DEVICE, is_host_only=False), doc="stop at the device code, a file for each device: PTX or AMD assembly with `-S`, a cubin or code object with `-c`, LLVM IR with `-emit-llvm`"),
-    Option(("--offload-host-only", "--cuda-host-only"), "compile the host code only", does=action.put(is_host_only=True, last_step=None)),
-    Option(("--offload-host-device", "--cuda-compile-host-device"), "compile host and device code (default)", does=action.put(is_host_only=False, last_step=None)),
+    Option(("--offload-device-only", "--cuda-device-only"), "compile the device code only: -S, -c, -emit-llvm", does=action.put(is_device_only=True, is_host_only=False), doc="stop at the device code, a file for each device: PTX or AMD assembly with `-S`, a cubin or code object with `-c`, LLVM IR with `-emit-llvm`"),
+    Option(("--offload-host-only", "--cuda-host-only"), "compile the host code only", does=action.put(is_host_only=True, is_device_only=False)),
+    Option(("--offload-host-device", "--cuda-compile-host-device"), "compile host and device code (default)", does=action.put(is_host_only=False, is_device_only=False)),
     Option(("-shared",), "link a shared library", does=action.put(shared=True)),
     Option(
         ("-r",),

@@ -57,6 +57,7 @@ _OWN_OPTIONS = (
     ("header", "--emit-header="),
     ("last_step", "what stops before the object"),
     ("is_host_only", "--offload-host-only"),
+    ("is_device_only", "--offload-device-only"),
     ("languages", "-x"),
 )
 

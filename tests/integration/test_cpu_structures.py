@@ -1,4 +1,4 @@
-"""Kernels for the CPU that load what the same thread has stored among the members of structures."""
+"""Kernels for the CPU that load what the same thread has stored: members of structures, and aligned memory."""
 
 from __future__ import annotations
 
@@ -105,3 +105,37 @@ def test_bytes_of_a_word_that_a_thread_has_stored(level: str, march: str) -> Non
     read = np.zeros_like(given)
     library.change(given, read)
     assert (read.reshape(64, 4) == [7, 4, 0, 0]).all()
+
+
+ALIGNED = """
+module attributes {gpu.container_module} {
+gpu.module @aligned {
+gpu.func @change(%a: memref<?xi64>, %n: index) kernel {
+%i = gpu.thread_id x
+%own = memref.alloca() {alignment = 128 : i64} : memref<2xi64, #gpu.address_space<private>>
+%address = memref.extract_aligned_pointer_as_index %own : memref<2xi64, #gpu.address_space<private>> -> index
+%number = arith.index_cast %address : index to i64
+memref.store %number, %own[%n] : memref<2xi64, #gpu.address_space<private>>
+gpu.barrier
+%stored = memref.load %own[%n] : memref<2xi64, #gpu.address_space<private>>
+memref.store %stored, %a[%i] : memref<?xi64>
+gpu.return
+}
+}
+func.func @change(%a: memref<?xi64>, %n: index) attributes {llvm.emit_c_interface} {
+%one = arith.constant 1 : index
+%all = arith.constant 64 : index
+gpu.launch_func @aligned::@change blocks in (%one, %one, %one) threads in (%all, %one, %one)
+    args(%a : memref<?xi64>, %n : index)
+return
+}
+}
+"""
+
+
+def test_private_memory_has_the_alignment_of_its_allocation() -> None:
+    library = mlir_offload.compile(ALIGNED, "host", cache=False)
+    addresses = np.zeros(64, np.int64)
+    library.change(addresses, 1)
+    assert len(set(addresses)) == len(addresses)
+    assert not (addresses % 128).any()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.cpu.shared import (
     lay_out_shared,
     place_shared,
@@ -58,6 +59,18 @@ def test_matrices_begin_at_multiples_of_the_swizzled_pattern() -> None:
 @tile = private addrspace(3) global [64 x [64 x half]] undef
 """
     assert lay_out_shared(parse_device_module(text)).offsets == (("flag", 0), ("tile", 1024))
+
+
+def test_globals_without_an_alignment_have_that_of_their_type() -> None:
+    text = """@flag = private addrspace(3) global i64 undef, align 8
+@wide = private addrspace(3) global <64 x float> undef
+"""
+    assert lay_out_shared(parse_device_module(text)).offsets == (("flag", 0), ("wide", 256))
+
+
+def test_an_alignment_beyond_that_of_workgroup_memory_is_refused() -> None:
+    with pytest.raises(SourceError, match="'w' is aligned to 2048 bytes"):
+        lay_out_shared(parse_device_module("@w = addrspace(3) global i64 undef, align 2048\n"))
 
 
 def placed(*body: str) -> list[str]:

@@ -133,7 +133,7 @@ def test_subgroups_have_32_threads() -> None:
 
 @pytest.mark.parametrize(
     ("operation", "last"),
-    [("subgroup_id", "arith.divui"), ("num_subgroups", "arith.ceildivui")],
+    [("subgroup_id", "arith.divui"), ("num_subgroups", "arith.divui")],
 )
 def test_what_is_made_has_the_place_of_the_operation(operation: str, last: str) -> None:
     lines = expand(f'    %1 = "gpu.{operation}"() : () -> index loc(#loc1)')

@@ -18,9 +18,7 @@ RELEASES = [19, 20, 21, 22, 23]
 
 
 @pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize(
-    "needs", [frozenset(), frozenset({"subgroup_reduce", "redux", "division"})]
-)
+@pytest.mark.parametrize("needs", [frozenset(), frozenset({"subgroup_reduce", "redux"})])
 @pytest.mark.parametrize("debug", [False, True])
 def test_no_placeholder_is_left_in_a_pipeline(
     release: int, needs: frozenset[str], *, debug: bool

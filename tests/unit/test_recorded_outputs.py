@@ -32,9 +32,10 @@ def writing_rules(*headers: str) -> Callable[[Command], bool]:
     """Let clang write dependency files, as it does for C and C++."""
 
     def write(command: Command) -> bool:
-        if "-MF" in command.argv:
-            rule = command.argv[command.argv.index("-MF") + 1]
-            source = next(word for word in command.argv if word.endswith((".c", ".cu")))
+        words = [word for word in command.argv if word != "-Xclang"]
+        for option in {"-MF", "-dependency-file"}.intersection(words):
+            rule = words[words.index(option) + 1]
+            source = next(word for word in words if word.endswith((".c", ".cu")))
             Path(rule).write_text(f"object: {' '.join((source, *headers))}\n")
         return False
 

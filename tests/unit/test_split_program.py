@@ -87,14 +87,12 @@ def test_host_and_device_are_separated() -> None:
     assert "gpu.func" not in program.host_text
     assert "func.func" not in program.modules[0].text
     assert program.has_gpu
-    assert program.uses_runtime
 
 
 def test_a_program_without_gpu_code_has_no_modules() -> None:
     program = split(module(host()))
 
     assert not program.has_gpu
-    assert not program.uses_runtime
 
 
 def test_a_module_without_kernels_is_left_out() -> None:

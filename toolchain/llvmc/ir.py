@@ -87,12 +87,6 @@ class Context:
             self.library.call("FunctionType", result.handle, array, len(parameters), 0)
         )
 
-    def structure(self, members: Sequence[Type]) -> Type:
-        """Return a literal structure type."""
-        array = handles([member.handle for member in members])
-        made = self.library.call("StructTypeInContext", self.handle, array, len(members), 0)
-        return self.type_of(made)
-
     def as_value(self, metadata: int) -> int:
         """Return metadata wrapped as a value, the form in which instructions take it."""
         return self.library.call("MetadataAsValue", self.handle, metadata)

@@ -1,4 +1,4 @@
-"""Run passes on a module, and emit assembly or object files."""
+"""Run passes on a module, and emit assembly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 from mlir_offload.toolchain.llvmc.library import LlvmError, LlvmLibrary
 from mlir_offload.toolchain.llvmc.module import Module
 
-_ASSEMBLY, _OBJECT = 0, 1
+_ASSEMBLY = 0
 _POSITION_INDEPENDENT = 2
 _DEFAULT_CODE_MODEL = 0
 
@@ -71,16 +71,9 @@ class TargetMachine:
 
     def assembly(self, module: Module) -> str:
         """Return the module as assembly."""
-        return self._emitted(module, _ASSEMBLY).decode()
-
-    def object_file(self, module: Module) -> bytes:
-        """Return the module as an object file."""
-        return self._emitted(module, _OBJECT)
-
-    def _emitted(self, module: Module, kind: int) -> bytes:
         message, buffer = ctypes.c_void_p(), ctypes.c_void_p()
         emit = self.library.function("TargetMachineEmitToMemoryBuffer")
         outputs = (ctypes.byref(message), ctypes.byref(buffer))
-        if emit(self.handle, module.handle, kind, *outputs):
+        if emit(self.handle, module.handle, _ASSEMBLY, *outputs):
             raise LlvmError(self.library.take_text(message.value or 0))
-        return self.library.take_buffer(buffer.value or 0)
+        return self.library.take_buffer(buffer.value or 0).decode()

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.pattern import ir_pattern
 from mlir_offload.translate.cpu.hoisted_address import place_addresses
 from mlir_offload.translate.cpu.text import DeviceModule, Function, type_end
@@ -23,7 +24,8 @@ _INTRINSIC = ir_pattern("@llvm.`dotted`(")
 _CAST = ir_pattern("addrspacecast `type:ptr|<|(ptr|(<`")
 _SCALAR_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 _CACHE_LINE = 64
-# The period in bytes of the swizzle pattern of tensor maps and wgmma.
+# The period in bytes of the swizzle pattern of tensor maps and wgmma, and the alignment of workgroup memory
+# (SHARED_ALIGNMENT in offload/runtime/cpu_device.c).
 _SWIZZLE = 1024
 
 
@@ -44,7 +46,10 @@ class SharedLayout(Struct, frozen=True):
 
 
 def lay_out_shared(module: DeviceModule) -> SharedLayout:
-    """Assign an offset to each static global in workgroup memory; `[0 x T]` is dynamic workgroup memory."""
+    """Assign an offset to each static global in workgroup memory; `[0 x T]` is dynamic workgroup memory.
+
+    Raises SourceError for a global with a larger alignment than workgroup memory has.
+    """
     offsets: list[tuple[str, int]] = []
     dynamic: list[str] = []
     end = 0
@@ -53,13 +58,17 @@ def lay_out_shared(module: DeviceModule) -> SharedLayout:
         if match is None:
             continue
         type_ = match["rest"][: type_end(match["rest"])]
-        size = size_of(_ADDRESS_SPACE.sub("", type_))[0]
+        size, natural = size_of(_ADDRESS_SPACE.sub("", type_))
+        align = _ALIGN.search(match["rest"])
+        aligned = int(align[1]) if align else min(natural, _SWIZZLE)
+        if aligned > _SWIZZLE:
+            msg = f"workgroup memory {name!r} is aligned to {aligned} bytes: the CPU aligns it to {_SWIZZLE} at most"
+            raise SourceError(msg, hint=f"reduce its alignment to {_SWIZZLE}")
         if size == 0:
             dynamic.append(name)
             continue
-        align = _ALIGN.search(match["rest"])
         own = _SWIZZLE if size >= _SWIZZLE else _CACHE_LINE
-        end = _round_up(end, max(own, int(align[1]) if align else 1))
+        end = _round_up(end, max(own, aligned))
         offsets.append((name, end))
         end += size
     end = _round_up(end, _SWIZZLE if dynamic else _CACHE_LINE)

@@ -148,7 +148,6 @@ _OF_WIDE_INDEX = dict.fromkeys(
 _REDUCTION = "gpu.subgroup_reduce"
 # Present before the lowering only if a pipeline of the user has lowered a structure.
 _EXTRACTION = "llvm.extractvalue"
-_DIVISIONS = frozenset(f"arith.{name}" for name in ("ceildivsi", "ceildivui", "floordivsi"))
 # The needs of a module that are identified by words in its text.
 _NEEDLES = {"bf16": "bf16", "nvgpu": "nvgpu.", "matrix": "!gpu.mma_matrix<"}
 
@@ -390,9 +389,8 @@ def _is_fast(module: str, attached: Iterable[TargetAttribute], location: str) ->
 
 def _needs(module: Operation) -> frozenset[str]:
     names = {operation.name for operation in module.walk_inside()}
-    needs = {"division"} if names & _DIVISIONS else set()
     text = "\n".join(module.lines())
-    needs.update(name for name, words in _NEEDLES.items() if words in text)
+    needs = {name for name, words in _NEEDLES.items() if words in text}
     # Other reductions were expanded.
     if "gpu.subgroup_reduce" in names:
         needs |= {"subgroup_reduce", "redux"}

@@ -25,9 +25,9 @@ def subgroup_id(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 def num_subgroups(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Compute the number of subgroups in the block. The last one may be partial."""
-    threads = threads_of_block(rewriter)
-    size = rewriter.index(rewriter.form.subgroup_size)
-    rewriter.replace(operation, (binary(rewriter, "ceildivui", threads, size),))
+    size = rewriter.form.subgroup_size
+    rounded = binary(rewriter, "addi", threads_of_block(rewriter), rewriter.index(size - 1))
+    rewriter.replace(operation, (binary(rewriter, "divui", rounded, rewriter.index(size)),))
 
 
 def global_id(rewriter: DeviceRewriter, operation: Operation) -> None:

@@ -76,16 +76,14 @@ class SplitProgram(Struct, frozen=True):
 
     `host_text` is the host module. It has an empty `gpu.binary` in place of each `gpu.module` and of each
     `gpu.binary` with code; its object is its own name, which is thus the argument of `mgpuModuleLoad`.
-    `uses_runtime`: the host calls the GPU runtime, which is possible without a kernel. `declared` are the
-    kernels that the host launches and that other files define. `interface` is JSON of the functions for
-    callers in C and Python. `binaries` contain precompiled device code.
+    `declared` are the kernels that the host launches and that other files define. `interface` is JSON of the
+    functions for callers in C and Python. `binaries` contain precompiled device code.
     """
 
     host_text: str
     modules: tuple[GpuModule, ...]
     declared: tuple[str, ...]
     uses_async: bool
-    uses_runtime: bool
     interface: str
     binaries: tuple[GpuBinary, ...] = ()
     warnings: tuple[SourceWarning, ...] = ()
@@ -167,7 +165,6 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     if needs_layouts:
         _allocate_layouts(module, host, locations)
     interface = _interface(module, options.source_text) if _C_INTERFACE in text else ""
-    uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
     defined = {(name, kernel) for name in device for kernel in kernels[name]}
     operands = (operand.LaunchRewriter(defined),) if has_unusual else ()
     host_text = _host(rules, options, operands, needs_layouts=needs_layouts)
@@ -176,7 +173,6 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         modules=modules,
         declared=tuple(dict.fromkeys(item.name for item in declared.values())),
         uses_async='"async.' in host_text,
-        uses_runtime=uses_runtime,
         interface=interface,
         binaries=tuple(binaries.values()),
         warnings=(*divergent, *large, *others, *warnings),
@@ -340,10 +336,6 @@ def _has_functions(module: Operation) -> bool:
         operation.name in {"func.func", "llvm.func"} and not operation.is_declaration
         for operation in module.operations
     )
-
-
-def _uses_runtime(operation: Operation) -> bool:
-    return any(inner.name.startswith("gpu.") for inner in operation.walk_inside())
 
 
 def _host(

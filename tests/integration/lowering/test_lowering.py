@@ -160,3 +160,18 @@ def test_division_that_rounds_up_is_lowered_in_kernels(lower: Lower) -> None:
     """
 
     assert "udiv i64" in lower(program).devices[0]
+
+
+def test_maxima_are_lowered_to_the_intrinsic_beside_the_number_of_subgroups(lower: Lower) -> None:
+    program = """
+      gpu.module @m {
+        gpu.func @k(%a: f32, %b: f32, %out: memref<?xf32>) kernel {
+          %count = gpu.num_subgroups : index
+          %maximum = arith.maximumf %a, %b : f32
+          memref.store %maximum, %out[%count] : memref<?xf32>
+          gpu.return
+        }
+      }
+    """
+
+    assert "@llvm.maximum.f32" in lower(program).devices[0]

@@ -77,12 +77,14 @@ class Frame:
         """Allocate memory for one value."""
         return self.entry.alloca(type_, name, align=self.module.alignment(type_))
 
-    def array(self, type_: Type, name: str, count: int = 0) -> Value:
-        """Allocate an array with an element for each lane, or with `count` elements."""
+    def array(self, type_: Type, name: str, count: int = 0, align: int = 0) -> Value:
+        """Allocate an array with an element for each lane, or with `count` elements. Align it at least for vectors."""
         made = self.stored_type(type_).array(count or self.lanes)
-        return self.entry.alloca(made, name, align=_VECTOR_ALIGN)
+        return self.entry.alloca(made, name, align=max(align, _VECTOR_ALIGN))
 
-    def block_memory(self, key: object, type_: Type, count: int, name: str) -> Value:
+    def block_memory(
+        self, key: object, type_: Type, count: int, name: str, align: int = 0
+    ) -> Value:
         """Return an array for the whole block; calls with the same key and count return the same array.
 
         Raises CannotCollapseError if the arrays are too large for a stack.
@@ -93,7 +95,7 @@ class Frame:
             if self._block_bytes > _MOST_BLOCK_BYTES:
                 msg = f"more than {_MOST_BLOCK_BYTES >> 10} KiB of memory for a block"
                 raise CannotCollapseError(msg)
-            found = self._for_block[key, count] = self.array(type_, name, count)
+            found = self._for_block[key, count] = self.array(type_, name, count, align)
         return found
 
     def element(self, type_: Type, array: Value, index: Value) -> Value:

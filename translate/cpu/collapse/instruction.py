@@ -43,6 +43,6 @@ def plain_update(b: Builder, update: Instruction, address: Value, operand: Value
     operation = _UPDATES.get(update.update)
     if operation is None:
         return None
-    old = b.load(update.type, address)
-    b.store(b.binary(operation, old, operand), address)
+    old = b.load(update.type, address, align=update.alignment)
+    b.store(b.binary(operation, old, operand), address, align=update.alignment)
     return old

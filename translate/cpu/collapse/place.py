@@ -55,7 +55,8 @@ class BlockPlace:
         return frame.b.offset(frame.i8, base, frame.number(offset, frame.i64))
 
     def _load(self, type_: Type, offset: int, *, is_size: bool = False) -> Value:
-        loaded = self._frame.b.load(type_, self._at(self.block, offset), align=4)
+        align = self._frame.module.alignment(type_)
+        loaded = self._frame.b.load(type_, self._at(self.block, offset), align=align)
         if is_size:
             # Because of the range, LLVM can widen 32-bit IDs without an overflow check.
             self._frame.mark_range(loaded, 1, LARGEST_BLOCK + 1)

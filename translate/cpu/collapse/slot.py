@@ -130,7 +130,8 @@ class Slots:
         if any(self._graph.home[alloca] in body for body in self._graph.loops.values()):
             msg = "an allocation in a loop"
             raise CannotCollapseError(msg)
-        found = frame.block_memory(alloca, frame.i8, size * LARGEST_BLOCK, "private")
+        count, align = size * LARGEST_BLOCK, alloca.alignment
+        found = frame.block_memory(alloca, frame.i8, count, "private", align)
         distance = frame.b.binary(Opcode.MUL, self._strip.first, frame.number(size))
         return frame.b.offset(frame.i8, found, distance)
 
