@@ -22,7 +22,7 @@ from mlir_offload.translate.gpu_module import (
     read_declared,
     rename_launches,
 )
-from mlir_offload.translate.host import divergent_barrier
+from mlir_offload.translate.host import divergent_barrier, unsigned
 from mlir_offload.translate.host import interface as host_interface
 from mlir_offload.translate.host import memory as host_memory
 from mlir_offload.translate.host.async_chain import AsyncRewriter
@@ -55,6 +55,7 @@ from mlir_offload.translate.legalize.kernel_form import choose_kernel_forms
 from mlir_offload.translate.legalize.unsupported_ops import (
     check_operations,
     check_top_level,
+    check_variadic_calls,
     workgroup_bytes,
 )
 from mlir_offload.translate.mlir.module import Locations, Module, parse_module
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
 # Faults of releases in the lowering of host code.
 _OF_HOST = frozenset({"divisions", "atomic_extrema"})
 _NO_FLAGS = "#llvm.fastmath<none>"
+_UNSIGNED = ("ui8", "ui16")
+_VARIADIC = "var_callee_type"
 _C_INTERFACE = "llvm.emit_c_interface"
 
 
@@ -150,6 +153,10 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     divergent = _divergent_barriers(device, host, locations) if "gpu.barrier" in text else ()
     large = _large_products(module, locations, options) if '"vector.contract"' in text else ()
     others = _library_calls(host, locations)
+    if any(kind in text for kind in _UNSIGNED):
+        unsigned.extend_unsigned(host)
+    if _VARIADIC in text:
+        check_variadic_calls(host, locations)
     rules = _device_rules(module, locations, options, symbols, variants)
     leaves = target_attribute.kinds_left(variants, attached) if variants else {}
     modules = tuple(
