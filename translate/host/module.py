@@ -26,6 +26,9 @@ _PARAMETERS = ir_line("  `frame:local` = alloca ptr, i64 `number`, align `number
 _LAUNCH = ir_line("  call void @mgpuLaunch`Kernel|ClusterKernel`(`arguments:rest`")
 _STREAM = ir_line("  `stream:local` = call ptr @mgpuStreamCreate()")
 _VALUE = ir_pattern("`local`")
+_LIBM = "mo.libm."
+_LIBM_DECLARATION = ir_line("declare `head`@`name:(`mo.libm.`bare``)`(`rest`\n")
+_FUNCTION = ir_line("`declare|define` `head`@`name:bare`(")
 _MAIN = "main"
 _VOID_MAIN = ir_pattern("void @main(")
 _VOID_MAIN_BODY = ir_line("define `head`void @main(`rest`\n`lines`}")
@@ -80,7 +83,7 @@ def legalize_host_ir(text: str) -> str:
     The data layout of the lowering is removed: clang adds that of the target.
     """
     text = _LAYOUT.sub("", concealed(text), count=1)
-    text = _with_exit_status(_with_extensions(text))
+    text = _with_exit_status(_with_extensions(_with_libm_names(text)))
     text = _with_sizes(text)
     if any(word in text for word in _EXPANDED):
         text = arithmetic.expand_arithmetic(text)
@@ -100,6 +103,18 @@ def _fix_launches(text: str) -> str:
     if counter.destroyed and _DESTROY_DECLARATION.search(text) is None:
         out.append("declare void @mgpuStreamDestroy(ptr)")
     return "\n".join(out) + "\n"
+
+
+def _with_libm_names(text: str) -> str:
+    """Give functions of libm, which have a prefix in the lowering (`near_zero`), their names."""
+    if _LIBM not in text:
+        return text
+    known = {match["name"] for match in _FUNCTION.finditer(text)}
+
+    def declared(match: re.Match[str]) -> str:
+        return "" if match["name"].removeprefix(_LIBM) in known else match[0]
+
+    return _LIBM_DECLARATION.sub(declared, text).replace(f"@{_LIBM}", "@")
 
 
 def _with_extensions(text: str) -> str:

@@ -73,6 +73,9 @@ _PATTERNS = {
     "arith.ceildivsi": "integer.ceiling",
     "arith.ceildivui": "integer.unsigned_ceiling",
     "arith.floordivsi": "integer.floor",
+    # The pass convert-index-to-llvm negates the dividend and divides the least number by -1.
+    "index.ceildivs": "integer.ceiling",
+    "index.floordivs": "integer.floor",
     "arith.addui_extended": "integer.extended_sum",
     "arith.mulsi_extended": "integer.extended_product",
     "arith.mului_extended": "integer.extended_product",
@@ -140,6 +143,7 @@ _MATRICES = "math.matrix"
 _OF_FAULTS = {
     _NARROW_INDEX: dict.fromkeys(("math.ctlz", "math.cttz"), "integer.narrow_zeros"),
     "atomic_extrema": {"memref.atomic_rmw": "memory.atomic_extremum"},
+    "folded_nan": dict.fromkeys(("arith.maxnumf", "arith.minnumf"), "extremum.without_folding"),
     "math_of_matrices": {_MATRICES: "math.of_elements"},
 }
 _OF_WIDE_INDEX = dict.fromkeys(

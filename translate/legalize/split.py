@@ -67,7 +67,9 @@ if TYPE_CHECKING:
     from mlir_offload.translate.gpu_binary import GpuBinary
 
 # Faults of releases in the lowering of host code.
-_OF_HOST = frozenset({"divisions", "atomic_extrema"})
+_OF_HOST = frozenset({"divisions", "atomic_extrema", "folded_nan"})
+# Operations that every release lowers wrongly in host code.
+_ALWAYS_EXPANDED = ("index.ceildivs", "index.floordivs", "math.expm1", "math.log1p")
 _NO_FLAGS = "#llvm.fastmath<none>"
 _UNSIGNED = ("ui8", "ui16")
 _VARIADIC = "var_callee_type"
@@ -177,7 +179,8 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
     defined = {(name, kernel) for name in device for kernel in kernels[name]}
     operands = (operand.LaunchRewriter(defined),) if has_unusual else ()
-    host_text = _host(rules, options, operands, needs_layouts=needs_layouts)
+    expands = any(name in text for name in _ALWAYS_EXPANDED)
+    host_text = _host(rules, options, operands, needs_layouts=needs_layouts, expands=expands)
     return SplitProgram(
         host_text=host_text,
         modules=modules,
@@ -359,6 +362,7 @@ def _host(
     operands: Sequence[operand.LaunchRewriter],
     *,
     needs_layouts: bool,
+    expands: bool,
 ) -> str:
     module, symbols, locations = rules.module, rules.symbols, rules.locations
     faults = rules.faults
@@ -382,8 +386,10 @@ def _host(
         if "equal_attribute_text" in faults:
             _drop_default_flags(operation)
         body.append(operation)
-    if faults & _OF_HOST:
-        host_operations.expand_host_operations(body, faults, locations)
+    if faults & _OF_HOST or expands:
+        made = host_operations.expand_host_operations(body, faults, locations)
+        known = {one.symbol for one in body}
+        body += [one for name, one in made.items() if name not in known]
     if options.describes_memory:
         body += describe_launches(body)
     calls = [one for maker in makers for one in maker.declarations(declared)]
