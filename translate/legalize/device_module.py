@@ -65,7 +65,7 @@ _PACKAGE = "mlir_offload.translate.legalize"
 _SHORT_FMA = "bfloat_fma"
 # Another one: `index` has fewer than 64 bits.
 _NARROW_INDEX = "narrow_index"
-_MATH, _FMA, _BFLOAT = "math.", "math.fma", "bf16"
+_MATH, _FMA, _BFLOAT, _OF_BFLOATS = "math.", "math.fma", "bf16", "xbf16>"
 # The module and the function of the pattern for each operation. Modules are loaded on demand, because most
 # kernels have none of these operations.
 _PATTERNS = {
@@ -282,8 +282,10 @@ def _pattern_of(operation: Operation, patterns: Mapping[str, str], form: DeviceF
 
 
 def _is_on_bfloat(operation: Operation) -> bool:
-    is_math = operation.name.startswith(_MATH)
-    return is_math and _BFLOAT in operation.operand_types and len(operation.result_types) == 1
+    is_math = operation.name.startswith(_MATH) and len(operation.result_types) == 1
+    return is_math and any(
+        kind == _BFLOAT or kind.endswith(_OF_BFLOATS) for kind in operation.operand_types
+    )
 
 
 @cache

@@ -12,6 +12,7 @@ from mlir_offload.translate.legalize.elements import (
     flat_type,
     flattened,
     replace_flattened,
+    with_element,
     with_number,
 )
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
@@ -123,17 +124,18 @@ def fused_in_single(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Compute an operation on bf16 in f32, for SPIR-V."""
+    """Compute an operation on bf16, or on vectors of bf16, in f32."""
     operands = [
-        convert(rewriter, "extf", value, "f32") if value.type == _BFLOAT else value
-        for value in operation.operands
+        converted(rewriter, "extf", value, "f32") if element_of(value.type) == _BFLOAT else value
+        for value in flattened(rewriter, operation)
     ]
-    (kind,) = operation.result_types
-    wide = "f32" if kind == _BFLOAT else kind
+    kind = flat_type(operation.result_types[0])
+    is_short = element_of(kind) == _BFLOAT
+    wide = with_element(kind, "f32") if is_short else kind
     result = rewriter.value(operation.name, operands, wide, operation.properties)
-    if kind == _BFLOAT:
-        result = convert(rewriter, "truncf", result, _BFLOAT)
-    rewriter.replace(operation, (result,))
+    if is_short:
+        result = converted(rewriter, "truncf", result, _BFLOAT)
+    replace_flattened(rewriter, operation, (result,))
 
 
 def of_elements(rewriter: DeviceRewriter, operation: Operation) -> None:
