@@ -30,13 +30,17 @@ from support.arithmetic_float import float_cases, power_cases, wide_cases
 from support.arithmetic_integer import integer_cases
 
 REDUCTIONS = Path(__file__).parent / "inputs" / "host_reductions.mlir"
-# Up to LLVM 19, the back end calls a function for these that libgcc has since release 13.
-SIGNS = ("arith.negf_bf16", "math.absf_bf16", "math.copysign_bf16")
 LATE = tuple(re.findall(r"@(\w+)_OP_TY", REDUCTIONS.read_text()))
 VALUES = (0.0, -0.0, 1.0, -1.0, math.nan)
 PAIRS = [
     pytest.param(lowers, links, level, marks=[pytest.mark.llvm(one) for one in {lowers, links}])
-    for lowers, links, level in ((22, 22, "-O2"), (22, 22, "-O0"), (19, 19, "-O2"), (22, 16, "-O2"))
+    for lowers, links, level in (
+        (22, 22, "-O2"),
+        (22, 22, "-O0"),
+        (19, 19, "-O2"),
+        (22, 16, "-O2"),
+        (22, 15, "-O0"),
+    )
 ]
 
 
@@ -121,11 +125,7 @@ def wrong_reductions(library: ctypes.CDLL, names: tuple[str, ...]) -> Iterator[o
 def test_host_code_has_the_exact_results(
     mlir_offload: list[str], tmp_path: Path, lowers: int, links: int, level: str
 ) -> None:
-    functions = functions_of(
-        case
-        for case in all_cases()
-        if case.since <= lowers and (links >= 22 or case.name not in SIGNS)
-    )
+    functions = functions_of(case for case in all_cases() if case.since <= lowers)
     # Another LLVM has no atomic instruction that keeps NaN; the driver rejects it.
     late = tuple(name for name in LATE if name != "atomic" or links == lowers)
     template = REDUCTIONS.read_text()
@@ -140,22 +140,27 @@ def test_host_code_has_the_exact_results(
     assert list(wrong_reductions(library, late)) == []
 
 
-@pytest.mark.llvm(22)
-def test_kernels_on_the_cpu_have_the_exact_results(mlir_offload: list[str], tmp_path: Path) -> None:
+RELEASES = [pytest.param(one, marks=pytest.mark.llvm(one)) for one in (19, 22)]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_kernels_on_the_cpu_have_the_exact_results(
+    mlir_offload: list[str], tmp_path: Path, release: int
+) -> None:
     # Devices have no rounding to nearest, away from zero, and numbers of at most 64 bits.
     functions = functions_of(
-        case for case in all_cases() if not re.search("away|f80|f128", case.name)
+        case
+        for case in all_cases()
+        if case.since <= release and not re.search("away|f80|f128", case.name)
     )
     groups = tuple(functions[start : start + 40] for start in range(0, len(functions), 40))
     source = tmp_path / "kernels.mlir"
     source.write_text(kernels_of(groups))
-    library = build(mlir_offload, source, "-O1")
+    library = build(mlir_offload, source, f"--llvm={release}", "-O1")
     assert list(wrong_in_kernels(library, groups)) == []
 
 
-@pytest.mark.parametrize(
-    "release", [pytest.param(one, marks=pytest.mark.llvm(one)) for one in (19, 22)]
-)
+@pytest.mark.parametrize("release", RELEASES)
 def test_atomics_in_kernels_on_the_cpu_keep_nan(
     mlir_offload: list[str], tmp_path: Path, release: int
 ) -> None:

@@ -122,6 +122,14 @@ def float_cases(kind: str) -> Iterator[Case]:
             return None if made is None else encoded(kind, made)
 
         yield case(f"arith.{name}", 2, extremum)
+        yield _with_nan(kind, name)
+    for name in ("math.expm1", "math.log1p"):
+        tiny = (encoded(kind, sign * 2.0**-60) for sign in (1, -1)) if kind == "f64" else ()
+        small = (*tiny, encoded(kind, 0.0), encoded(kind, -0.0), 1 << 16 if kind == "f32" else 1)
+        rows = tuple(((one,), (one,)) for one in small)
+        yield Case(f"{name}_{kind}", (kind,), (kind,), f"%r = {name} %a : ${kind}", rows)
+    if kind == "f64":
+        yield _complex_logarithm()
     yield _fused(kind)
     for name, holds in PREDICATES.items():
         for letter in "ou":
@@ -152,6 +160,25 @@ def float_cases(kind: str) -> Iterator[Case]:
         f"%r = arith.select %a, %b, %c : $i1, ${kind}",
         tuple(flags),
     )
+
+
+def _with_nan(kind: str, name: str) -> Case:
+    """Return an operation on a number and a constant NaN."""
+    nan = encoded(kind, math.nan)
+    body = f"%n = arith.constant 0x{nan:X} : {kind}\n%r = arith.{name} %a, %n : {kind}"
+    keeps = name in {"maxnumf", "minnumf"}
+    words = (encoded(kind, one) for one in floats(kind))
+    rows = tuple(((bits,), (bits if keeps else nan,)) for bits in words)
+    return Case(f"arith.{name}_nan_{kind}", (kind,), (kind,), body, rows, is_scalar=True)
+
+
+def _complex_logarithm() -> Case:
+    body = """%n = arith.constant 0.0 : f64
+%z = complex.create %a, %n : complex<f64>
+%l = complex.log1p %z : complex<f64>
+%r = complex.re %l : complex<f64>"""
+    small = (encoded("f64", 2.0**-60),)
+    return Case("complex.log1p_f64", ("f64",), ("f64",), body, ((small, small),), is_scalar=True)
 
 
 def _comparison(kind: str, predicate: str, holds: Callable[[float, float], bool]) -> Case:

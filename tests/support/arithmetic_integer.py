@@ -66,16 +66,15 @@ def integer_cases(kind: str) -> Iterator[Case]:
             if is_undefined and name.startswith(("ceildiv", "floordiv", "div", "rem")):
                 continue
             rows.append(((a, b), (exact(x, y) % size,)))
-        return Case(
-            f"{name}_{kind}",
-            (kind, kind),
-            (kind,),
-            f"%r = arith.{name} %a, %b : ${kind}",
-            tuple(rows),
-        )
+        body = f"%r = arith.{name} %a, %b : ${kind}"
+        return Case(f"{name}_{kind}", (kind, kind), (kind,), body, tuple(rows))
 
     for name, (is_signed, exact) in INTEGER.items():
-        yield case(name, product(words, repeat=2), exact, is_signed=is_signed)
+        made = case(name, product(words, repeat=2), exact, is_signed=is_signed)
+        yield made
+        if kind == "index" and "div" in name:
+            body = f"%r = index.{name.removesuffix('i')} %a, %b"
+            yield made._replace(name=f"index.{name}", body=body, is_scalar=True)
     for name, (is_signed, exact) in SHIFTS.items():
         shifts = (0, 1, bits // 2, bits - 1)
         rows = tuple(

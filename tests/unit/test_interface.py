@@ -244,12 +244,27 @@ def test_what_a_header_cannot_declare_is_an_error_at_its_place(
     assert caught.value.hint
 
 
-def test_small_results_are_extended_as_c_expects_them() -> None:
-    text = (
-        'define i1 @_mlir_ciface_f(ptr %0) {\ndefine i8 @f() {\ndeclare i16 @"_mlir_ciface_g h"()\n'
-    )
-    assert legalize_host_ir(text).splitlines() == [
-        "define zeroext i1 @_mlir_ciface_f(ptr %0) {",
-        "define i8 @f() {",
-        'declare signext i16 @"_mlir_ciface_g h"()',
-    ]
+@pytest.mark.parametrize(
+    ("line", "extended"),
+    [
+        ("define i1 @_mlir_ciface_f(ptr %0) {", "define zeroext i1 @_mlir_ciface_f(ptr %0) {"),
+        ("define i8 @f(i8 %0) {", "define signext i8 @f(i8 %0) {"),
+        ("define zeroext i8 @f() {", "define zeroext i8 @f() {"),
+        ("define private i8 @f() {", "define private i8 @f() {"),
+        # C may define it with an unsigned result.
+        ('declare i16 @"_mlir g h"()', 'declare i16 @"_mlir g h"()'),
+        (
+            "declare void @f(i8, { i8, i16 }, i1, i16 noundef, i8 zeroext, i32, ...) #0",
+            "declare void @f(i8 signext, { i8, i16 }, i1 zeroext, i16 signext noundef, i8 zeroext, i32, ...) #0",
+        ),
+        ("declare void @llvm.assume(i1 noundef)", "declare void @llvm.assume(i1 noundef)"),
+        ("  %1 = call i8 @f(i8 %0)", "  %1 = call i8 @f(i8 %0)"),
+        ("  call void %1(i1 true, ptr %2)", "  call void %1(i1 zeroext true, ptr %2)"),
+        (
+            '  %1 = call i32 (i8, ptr, ...) @f(i8 1, ptr @"a, (", i8 2, i1 %0), !dbg !3',
+            '  %1 = call i32 (i8, ptr, ...) @f(i8 1, ptr @"a, (", i8 signext 2, i1 zeroext %0), !dbg !3',
+        ),
+    ],
+)
+def test_small_integers_are_extended_as_c_expects_them(line: str, extended: str) -> None:
+    assert legalize_host_ir(f"{line}\n") == f"{extended}\n"

@@ -2,7 +2,8 @@
 
 The LLVM IR that mlir-translate wrote contains every operation, also those that passes created from reductions and
 transfers. A function with the expansion, which is always inlined, replaces each. bf16 is computed as in kernels on the
-CPU.
+CPU. The back end also calls functions of libgcc 13 and compiler-rt for bf16: for values that are passed on (-O0), and up
+to LLVM 19 for signs. A module with bf16 defines them, because these libraries are often not installed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from mlir_offload.offload.ir_syntax import extend_used_list
 from mlir_offload.translate.cpu.arithmetic import SHORT_FMA, short_fma
-from mlir_offload.translate.cpu.bfloat import BfloatLines, attachments, call_parts
+from mlir_offload.translate.cpu.bfloat import BfloatLines, attachments, call_parts, library_support
 from mlir_offload.translate.cpu.bfloat_function import define, split_type
 from mlir_offload.translate.cpu.conversion import narrowed
 from mlir_offload.translate.cpu.extremum import find_extremum
@@ -33,8 +35,14 @@ def expand_arithmetic(text: str) -> str:
     module = DeviceModule((), (), (), (), tuple(text.splitlines()))
     lines = _HostLines(partial(location_of, module))
     made = [new for line in text.splitlines() for new in lines.rewrite(line)]
-    kept = (line for line in made if not lines.declares_expanded(line))
-    return "\n".join((*kept, *lines.used.values(), ""))
+    kept = [line for line in made if not lines.declares_expanded(line)]
+    called = {
+        name: definition
+        for name, definition in library_support(kept).items()
+        if not any(line.startswith("define ") and f"@{name}(" in line for line in kept)
+    }
+    whole = "\n".join((*kept, *lines.used.values(), *called.values(), ""))
+    return extend_used_list(whole, "llvm.compiler.used", tuple(called)) if called else whole
 
 
 class _HostLines(BfloatLines):

@@ -8,7 +8,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
+from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, is_local, revealed
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.tables import load_table
@@ -26,8 +26,10 @@ _PARAMETERS = ir_line("  `frame:local` = alloca ptr, i64 `number`, align `number
 _LAUNCH = ir_line("  call void @mgpuLaunch`Kernel|ClusterKernel`(`arguments:rest`")
 _STREAM = ir_line("  `stream:local` = call ptr @mgpuStreamCreate()")
 _VALUE = ir_pattern("`local`")
-_SMALL_RESULT = ir_line("`keyword:define|declare` `type:i1|i8|i16` @`name:bare`")
-_WRAPPER, _MAIN = "_mlir_ciface_", "main"
+_LIBM = "mo.libm."
+_LIBM_DECLARATION = ir_line("declare `head`@`name:(`mo.libm.`bare``)`(`rest`\n")
+_FUNCTION = ir_line("`declare|define` `head`@`name:bare`(")
+_MAIN = "main"
 _VOID_MAIN = ir_pattern("void @main(")
 _VOID_MAIN_BODY = ir_line("define `head`void @main(`rest`\n`lines`}")
 _RETURN = ir_line("  ret void")
@@ -49,6 +51,15 @@ _MAIN_PARAMETERS = ("i32", "!llvm.ptr", "!llvm.ptr")
 _LONGEST = 64
 # Parts of all operations that may have to be expanded.
 _EXPANDED = ("bfloat", ".constrained.fptrunc.", "f16(", "f80(", "f128(")
+# Small integers, and the attributes with which C compilers pass them: `bool`, `int8_t` and `int16_t`.
+_EXTENSIONS = {"i1": "zeroext", "i8": "signext", "i16": "signext"}
+_DEFINED = ir_line("define `words:words``type:i1|i8|i16` @")
+_DECLARED = ir_line("`head:(`declare `head`@`name:bare``)`(`rest:rest`")
+_CALLED = ir_line(
+    "`head:(``indent``result``tail |musttail |notail ?``call|invoke` `type:some``)``callee:callee`(`rest:rest`"
+)
+_INDIRECT = ir_pattern(" %`bare`(")
+_INTRINSIC, _VARIADIC = "llvm.", "..."
 _UNRANKED = "memref<*x"
 # The lowered form of an unranked memref.
 _LOWERED_MEMREF = ["i64", "!llvm.ptr"]
@@ -67,11 +78,12 @@ def legalize_host_ir(text: str) -> str:
     overflows the stack in a loop; therefore launches are enclosed in stacksave and stackrestore. A
     stream that the lowering creates for a token and never destroys is destroyed after its last use;
     its work continues. A `main` without a result returns 0. Sizes get a form that every release reads.
-    Arithmetic that the back end computes wrongly is expanded; SourceError if that is not supported.
+    Small integers are extended where C relies on it. Arithmetic that the back end computes wrongly is
+    expanded; SourceError if that is not supported.
     The data layout of the lowering is removed: clang adds that of the target.
     """
     text = _LAYOUT.sub("", concealed(text), count=1)
-    text = _with_exit_status(_SMALL_RESULT.sub(_extended, text))
+    text = _with_exit_status(_with_extensions(_with_libm_names(text)))
     text = _with_sizes(text)
     if any(word in text for word in _EXPANDED):
         text = arithmetic.expand_arithmetic(text)
@@ -93,13 +105,75 @@ def _fix_launches(text: str) -> str:
     return "\n".join(out) + "\n"
 
 
-def _extended(match: re.Match[str]) -> str:
-    """Add zeroext or signext to a small result of a function that C calls, which MLIR omits."""
-    name = name_of(match["name"])
-    if name != _MAIN and not name.startswith(_WRAPPER):
+def _with_libm_names(text: str) -> str:
+    """Give functions of libm, which have a prefix in the lowering (`near_zero`), their names."""
+    if _LIBM not in text:
+        return text
+    known = {match["name"] for match in _FUNCTION.finditer(text)}
+
+    def declared(match: re.Match[str]) -> str:
+        return "" if match["name"].removeprefix(_LIBM) in known else match[0]
+
+    return _LIBM_DECLARATION.sub(declared, text).replace(f"@{_LIBM}", "@")
+
+
+def _with_extensions(text: str) -> str:
+    """Extend integers of less than 32 bits that external functions return and take.
+
+    The x86-64 ABI does not specify the upper bits of `signed char` and `short`, but code of clang relies on callers to
+    extend arguments and on functions to extend results, and any compiler's on `bool`. MLIR extends only what has the
+    attribute `llvm.signext` or `llvm.zeroext`. Results of declared functions get no attribute, which is a promise of
+    the function: C may define it with an unsigned result.
+    """
+    text = _DECLARED.sub(_declaration, _DEFINED.sub(_definition, text))
+    if _VARIADIC in text or _INDIRECT.search(text) is not None:
+        text = _CALLED.sub(_call, text)
+    return text
+
+
+def _definition(match: re.Match[str]) -> str:
+    words, kind = match["words"], match["type"]
+    if is_local(words) or _is_extended(words):
         return match[0]
-    extension = "zeroext" if match["type"] == "i1" else "signext"
-    return f"{match['keyword']} {extension} {match['type']} @{match['name']}"
+    return f"define {words}{_EXTENSIONS[kind]} {kind} @"
+
+
+def _declaration(match: re.Match[str]) -> str:
+    return match[0] if match["name"].startswith(_INTRINSIC) else _extended_list(match, 0)
+
+
+def _call(match: re.Match[str]) -> str:
+    """Extend the arguments whose parameters no declaration describes: of a pointer, and variadic ones."""
+    callee, before = match["callee"], match["type"]
+    if callee.startswith("%"):
+        return _extended_list(match, 0)
+    if callee.startswith(f"@{_INTRINSIC}") or _VARIADIC not in before:
+        return match[0]
+    fixed = LLVM_IR.split_list(LLVM_IR.inside(before, before.rindex("(")))
+    return _extended_list(match, len(fixed) - 1)
+
+
+def _extended_list(match: re.Match[str], first: int) -> str:
+    """Return the matched line with extended elements in its list, from the `first` one on."""
+    head, rest = match["head"], match["rest"]
+    if not any(kind in rest for kind in _EXTENSIONS):
+        return match[0]
+    callee = match["callee"] if "callee" in match.re.groupindex else ""
+    end = LLVM_IR.closing(f"({rest}", 0) - 1
+    given = LLVM_IR.split_list(rest[:end])
+    listed = [*given[:first], *map(_extended_item, given[first:])]
+    return f"{head}{callee}({', '.join(listed)}{rest[end:]}"
+
+
+def _extended_item(item: str) -> str:
+    kind, space, behind = item.partition(" ")
+    if kind not in _EXTENSIONS or _is_extended(behind):
+        return item
+    return f"{kind} {_EXTENSIONS[kind]}{space}{behind}"
+
+
+def _is_extended(words: str) -> bool:
+    return not {"signext", "zeroext", "noext"}.isdisjoint(words.split())
 
 
 def _with_exit_status(text: str) -> str:

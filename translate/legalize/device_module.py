@@ -65,7 +65,7 @@ _PACKAGE = "mlir_offload.translate.legalize"
 _SHORT_FMA = "bfloat_fma"
 # Another one: `index` has fewer than 64 bits.
 _NARROW_INDEX = "narrow_index"
-_MATH, _FMA, _BFLOAT = "math.", "math.fma", "bf16"
+_MATH, _FMA, _BFLOAT, _OF_BFLOATS = "math.", "math.fma", "bf16", "xbf16>"
 # The module and the function of the pattern for each operation. Modules are loaded on demand, because most
 # kernels have none of these operations.
 _PATTERNS = {
@@ -73,6 +73,9 @@ _PATTERNS = {
     "arith.ceildivsi": "integer.ceiling",
     "arith.ceildivui": "integer.unsigned_ceiling",
     "arith.floordivsi": "integer.floor",
+    # The pass convert-index-to-llvm negates the dividend and divides the least number by -1.
+    "index.ceildivs": "integer.ceiling",
+    "index.floordivs": "integer.floor",
     "arith.addui_extended": "integer.extended_sum",
     "arith.mulsi_extended": "integer.extended_product",
     "arith.mului_extended": "integer.extended_product",
@@ -140,6 +143,7 @@ _MATRICES = "math.matrix"
 _OF_FAULTS = {
     _NARROW_INDEX: dict.fromkeys(("math.ctlz", "math.cttz"), "integer.narrow_zeros"),
     "atomic_extrema": {"memref.atomic_rmw": "memory.atomic_extremum"},
+    "folded_nan": dict.fromkeys(("arith.maxnumf", "arith.minnumf"), "extremum.without_folding"),
     "math_of_matrices": {_MATRICES: "math.of_elements"},
 }
 _OF_WIDE_INDEX = dict.fromkeys(
@@ -277,8 +281,10 @@ def _pattern_of(operation: Operation, patterns: Mapping[str, str], form: DeviceF
 
 
 def _is_on_bfloat(operation: Operation) -> bool:
-    is_math = operation.name.startswith(_MATH)
-    return is_math and _BFLOAT in operation.operand_types and len(operation.result_types) == 1
+    is_math = operation.name.startswith(_MATH) and len(operation.result_types) == 1
+    return is_math and any(
+        kind == _BFLOAT or kind.endswith(_OF_BFLOATS) for kind in operation.operand_types
+    )
 
 
 @cache

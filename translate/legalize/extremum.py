@@ -23,6 +23,7 @@ _STEPS = {
     "minimumf": "arith.minimumf",
     "maximumf": "arith.maximumf",
 }
+_FOLDED = {"arith.maxnumf": "llvm.intr.maxnum", "arith.minnumf": "llvm.intr.minnum"}
 _INTRINSICS = {"arith.maximumf": "llvm.intr.maximum", "arith.minimumf": "llvm.intr.minimum"}
 
 
@@ -43,6 +44,15 @@ def intrinsic(rewriter: DeviceRewriter, operation: Operation) -> None:
     """
     operands = flattened(rewriter, operation)
     replace_flattened(rewriter, operation, (_extremum(rewriter, operation.name, operands),))
+
+
+def without_folding(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Replace arith.maxnumf or arith.minnumf by an intrinsic. LLVM 19 folds those with a constant NaN to NaN."""
+    flags = operation.properties.get("fastmath", "")
+    properties = {"fastmathFlags": flags.replace("#arith.", "#llvm.")} if flags else {}
+    operands = flattened(rewriter, operation)
+    made = rewriter.value(_FOLDED[operation.name], operands, operands[0].type, properties)
+    replace_flattened(rewriter, operation, (made,))
 
 
 def reduced_in_order(rewriter: DeviceRewriter, operation: Operation) -> None:

@@ -1,11 +1,11 @@
-"""Expand operations of host code that a release lowers wrongly or not at all."""
+"""Expand operations of host code that a release, or each, lowers wrongly or not at all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from mlir_offload.translate.kind_lowering import NVVM_FORM
-from mlir_offload.translate.legalize import integer, memory
+from mlir_offload.translate.legalize import extremum, integer, math, memory
 from mlir_offload.translate.legalize.rewriter import DevicePattern, DeviceRewriter
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
@@ -18,14 +18,29 @@ _PATTERNS: dict[str, dict[str, DevicePattern]] = {
         "arith.floordivsi": integer.floor,
     },
     "atomic_extrema": {"memref.atomic_rmw": memory.atomic_extremum},
+    "folded_nan": {
+        "arith.maxnumf": extremum.without_folding,
+        "arith.minnumf": extremum.without_folding,
+    },
+}
+# convert-index-to-llvm negates the dividend, and divides the least number by -1: a signal. convert-math-to-llvm
+# adds or subtracts 1, and its result is 0 for small numbers.
+_ALWAYS: dict[str, DevicePattern] = {
+    "index.ceildivs": integer.ceiling,
+    "index.floordivs": integer.floor,
+    "math.expm1": math.near_zero,
+    "math.log1p": math.near_zero,
 }
 
 
 def expand_host_operations(
     functions: Iterable[Operation], faults: frozenset[str], locations: Locations
-) -> None:
-    """Rewrite the operations in functions that a release with these faults lowers wrongly."""
-    patterns = {
+) -> dict[str, Operation]:
+    """Rewrite the operations in functions that a release with these faults lowers wrongly.
+
+    Return the declarations of the functions that they call then, by name.
+    """
+    patterns = _ALWAYS | {
         name: pattern
         for fault in faults & _PATTERNS.keys()
         for name, pattern in _PATTERNS[fault].items()
@@ -36,3 +51,4 @@ def expand_host_operations(
         if any(inner.name in patterns for inner in function.walk_inside()):
             for region in function.regions:
                 rewriter.rewrite(region, lambda operation: patterns.get(operation.name))
+    return rewriter.globals

@@ -12,6 +12,7 @@ from mlir_offload.translate.legalize.elements import (
     flat_type,
     flattened,
     replace_flattened,
+    with_element,
     with_number,
 )
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
@@ -28,6 +29,9 @@ _EXPONENTS = {
 }
 _BFLOAT = "bf16"
 _HALF = "f16"
+_LIBM = "mo.libm."
+# convert-math-to-libm rejects a function with a name of libm, which legalize_host_ir gives them.
+_SUFFIXES = {"f32": "f", "f64": ""}
 # The ordered predicate of arith.cmpf.
 _NOT_GREATER = 5
 _NOT_EQUAL = 1  # Of arith.cmpi.
@@ -120,17 +124,18 @@ def fused_in_single(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Compute an operation on bf16 in f32, for SPIR-V."""
+    """Compute an operation on bf16, or on vectors of bf16, in f32."""
     operands = [
-        convert(rewriter, "extf", value, "f32") if value.type == _BFLOAT else value
-        for value in operation.operands
+        converted(rewriter, "extf", value, "f32") if element_of(value.type) == _BFLOAT else value
+        for value in flattened(rewriter, operation)
     ]
-    (kind,) = operation.result_types
-    wide = "f32" if kind == _BFLOAT else kind
+    kind = flat_type(operation.result_types[0])
+    is_short = element_of(kind) == _BFLOAT
+    wide = with_element(kind, "f32") if is_short else kind
     result = rewriter.value(operation.name, operands, wide, operation.properties)
-    if kind == _BFLOAT:
-        result = convert(rewriter, "truncf", result, _BFLOAT)
-    rewriter.replace(operation, (result,))
+    if is_short:
+        result = converted(rewriter, "truncf", result, _BFLOAT)
+    replace_flattened(rewriter, operation, (result,))
 
 
 def of_elements(rewriter: DeviceRewriter, operation: Operation) -> None:
@@ -142,6 +147,42 @@ def of_elements(rewriter: DeviceRewriter, operation: Operation) -> None:
     operands = flattened(rewriter, operation)
     made = rewriter.create(operation.name, operands, kinds, operation.properties)
     replace_flattened(rewriter, operation, made.results)
+
+
+def near_zero(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Call expm1 or log1p of libm in host code, for each element of a vector.
+
+    The passes add or subtract 1, and their results are 0 for small numbers.
+    """
+    (value,) = flattened(rewriter, operation)
+    kind, element = value.type, element_of(value.type)
+    wide = "f32" if element in {_HALF, _BFLOAT} else element
+    if wide not in _SUFFIXES:
+        rewriter.insert(operation)
+        return
+    if wide != element:
+        value = converted(rewriter, "extf", value, wide)
+    vector = parse_shaped(kind, "vector")
+    if vector is None:
+        made = _in_libm(rewriter, operation.name, value)
+    else:
+        made = value
+        for place in range(vector.sizes[0] or 0):
+            position = {"static_position": f"array<i64: {place}>"}
+            one = rewriter.value("vector.extract", (value,), wide, position)
+            one = _in_libm(rewriter, operation.name, one)
+            made = rewriter.value("vector.insert", (one, made), value.type, position)
+    if wide != element:
+        made = converted(rewriter, "truncf", made, element)
+    replace_flattened(rewriter, operation, (made,))
+
+
+def _in_libm(rewriter: DeviceRewriter, operation: str, value: Value) -> Value:
+    kind = value.type
+    name = f"{_LIBM}{operation.removeprefix('math.')}{_SUFFIXES[kind]}"
+    head = f"func.func private @{name}({kind}) -> {kind} attributes {{llvm.readnone}}"
+    rewriter.add_global(name, head, rewriter.location)
+    return rewriter.value("func.call", (value,), kind, {"callee": f"@{name}"})
 
 
 def sine_and_cosine(rewriter: DeviceRewriter, operation: Operation) -> None:

@@ -22,7 +22,7 @@ from mlir_offload.translate.gpu_module import (
     read_declared,
     rename_launches,
 )
-from mlir_offload.translate.host import divergent_barrier
+from mlir_offload.translate.host import divergent_barrier, unsigned
 from mlir_offload.translate.host import interface as host_interface
 from mlir_offload.translate.host import memory as host_memory
 from mlir_offload.translate.host.async_chain import AsyncRewriter
@@ -55,6 +55,7 @@ from mlir_offload.translate.legalize.kernel_form import choose_kernel_forms
 from mlir_offload.translate.legalize.unsupported_ops import (
     check_operations,
     check_top_level,
+    check_variadic_calls,
     workgroup_bytes,
 )
 from mlir_offload.translate.mlir.module import Locations, Module, parse_module
@@ -66,8 +67,12 @@ if TYPE_CHECKING:
     from mlir_offload.translate.gpu_binary import GpuBinary
 
 # Faults of releases in the lowering of host code.
-_OF_HOST = frozenset({"divisions", "atomic_extrema"})
+_OF_HOST = frozenset({"divisions", "atomic_extrema", "folded_nan"})
+# Operations that every release lowers wrongly in host code.
+_ALWAYS_EXPANDED = ("index.ceildivs", "index.floordivs", "math.expm1", "math.log1p")
 _NO_FLAGS = "#llvm.fastmath<none>"
+_UNSIGNED = ("ui8", "ui16")
+_VARIADIC = "var_callee_type"
 _C_INTERFACE = "llvm.emit_c_interface"
 
 
@@ -148,6 +153,10 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     divergent = _divergent_barriers(device, host, locations) if "gpu.barrier" in text else ()
     large = _large_products(module, locations, options) if '"vector.contract"' in text else ()
     others = _library_calls(host, locations)
+    if any(kind in text for kind in _UNSIGNED):
+        unsigned.extend_unsigned(host)
+    if _VARIADIC in text:
+        check_variadic_calls(host, locations)
     rules = _device_rules(module, locations, options, symbols, variants)
     leaves = target_attribute.kinds_left(variants, attached) if variants else {}
     modules = tuple(
@@ -167,7 +176,8 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     interface = _interface(module, options.source_text) if _C_INTERFACE in text else ""
     defined = {(name, kernel) for name in device for kernel in kernels[name]}
     operands = (operand.LaunchRewriter(defined),) if has_unusual else ()
-    host_text = _host(rules, options, operands, needs_layouts=needs_layouts)
+    expands = any(name in text for name in _ALWAYS_EXPANDED)
+    host_text = _host(rules, options, operands, needs_layouts=needs_layouts, expands=expands)
     return SplitProgram(
         host_text=host_text,
         modules=modules,
@@ -344,6 +354,7 @@ def _host(
     operands: Sequence[operand.LaunchRewriter],
     *,
     needs_layouts: bool,
+    expands: bool,
 ) -> str:
     module, symbols, locations = rules.module, rules.symbols, rules.locations
     faults = rules.faults
@@ -367,8 +378,10 @@ def _host(
         if "equal_attribute_text" in faults:
             _drop_default_flags(operation)
         body.append(operation)
-    if faults & _OF_HOST:
-        host_operations.expand_host_operations(body, faults, locations)
+    if faults & _OF_HOST or expands:
+        made = host_operations.expand_host_operations(body, faults, locations)
+        known = {one.symbol for one in body}
+        body += [one for name, one in made.items() if name not in known]
     if options.describes_memory:
         body += describe_launches(body)
     calls = [one for maker in makers for one in maker.declarations(declared)]

@@ -12,7 +12,7 @@ from mlir_offload.translate.gpu_module import is_declared_kernel, is_kernel
 from mlir_offload.translate.host.launch import MOST_THREADS, element_bytes
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation, function_type
-from mlir_offload.translate.mlir.syntax import parse_shaped, render_symbol
+from mlir_offload.translate.mlir.syntax import MLIR, parse_shaped, render_symbol
 from mlir_offload.translate.pipelines import Side, UnsupportedOp, load_refusals
 
 _SPACES = frozenset({"3", "3 : i32", "3 : i64", "#gpu.address_space<workgroup>"})
@@ -21,6 +21,9 @@ _CONVERSION = pattern(
     r"%(?:%|[-+ #0]*(\*|\d*)(?:\.(\*|\d*))?(?:hh|h|ll|l|j|z|t|L)?[diouxXeEfFgGaAcsp])"
 )
 _FLOAT_CONVERSIONS = frozenset("eEfFgGaA")
+_VARIADIC = "var_callee_type"
+# The types that C promotes to double (C17, 6.5.2.2).
+_PROMOTED = frozenset({"f16", "bf16", "f32"})
 _MODULES = frozenset({"gpu.module", "builtin.module"})
 
 
@@ -76,6 +79,24 @@ def check_values(module: Operation, locations: Locations) -> None:
                 msg = "the size of gpu.dynamic_shared_memory is not known in a kernel"
                 hint = "pass dynamic_shared_memory_size as a parameter too"
                 raise SourceError(msg, hint=hint, location=locations.of(operation))
+
+
+def check_variadic_calls(host: Iterable[Operation], locations: Locations) -> None:
+    """Raise SourceError for a variadic argument of a C function that C reads as a double."""
+    functions = list(host)
+    defined = {one.symbol for one in functions if one.regions and not one.is_declaration}
+    for function in functions:
+        for call in function.walk_inside():
+            kind = call.attribute(_VARIADIC).body
+            if not kind or call.attribute("callee").removeprefix("@") in defined:
+                continue
+            listed = kind[MLIR.enclosing(kind, len(kind) - 1)[-1] + 1 : -1]
+            first = len(MLIR.split_list(listed)) - call.has("callee")
+            wrong = next((one for one in call.operand_types[first:] if one in _PROMOTED), "")
+            if wrong:
+                msg = f"C functions read a variadic argument of type {wrong} as f64"
+                hint = "pass f64: arith.extf before the call"
+                raise SourceError(msg, hint=hint, location=locations.of(call))
 
 
 def _check_format(operation: Operation, locations: Locations) -> None:
