@@ -1,11 +1,11 @@
-"""Expand operations of host code that a release lowers wrongly or not at all."""
+"""Expand operations of host code that all releases, or one, lower wrongly or not at all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from mlir_offload.translate.kind_lowering import NVVM_FORM
-from mlir_offload.translate.legalize import integer, memory
+from mlir_offload.translate.legalize import integer, memory, packed_vector
 from mlir_offload.translate.legalize.rewriter import DevicePattern, DeviceRewriter
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
@@ -25,11 +25,9 @@ def expand_host_operations(
     functions: Iterable[Operation], faults: frozenset[str], locations: Locations
 ) -> None:
     """Rewrite the operations in functions that a release with these faults lowers wrongly."""
-    patterns = {
-        name: pattern
-        for fault in faults & _PATTERNS.keys()
-        for name, pattern in _PATTERNS[fault].items()
-    }
+    patterns = dict.fromkeys(packed_vector.OPERATIONS, packed_vector.move)
+    for fault in faults & _PATTERNS.keys():
+        patterns |= _PATTERNS[fault]
     # These patterns do not depend on the form.
     rewriter = DeviceRewriter(locations, NVVM_FORM)
     for function in functions:

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from mlir_offload.translate.gpu_binary import GpuBinary
 
 # Faults of releases in the lowering of host code.
+_VECTORS = ("vector.", "affine.vector_")
 _OF_HOST = frozenset({"divisions", "atomic_extrema"})
 _NO_FLAGS = "#llvm.fastmath<none>"
 _C_INTERFACE = "llvm.emit_c_interface"
@@ -375,12 +376,16 @@ def _host(
         if "equal_attribute_text" in faults:
             _drop_default_flags(operation)
         body.append(operation)
-    if faults & _OF_HOST:
+    if faults & _OF_HOST or any(map(_has_vectors, body)):
         host_operations.expand_host_operations(body, faults, locations)
     if options.describes_memory:
         body += describe_launches(body)
     calls = [one for maker in makers for one in maker.declarations(declared)]
     return module.render_part([*body, *calls])
+
+
+def _has_vectors(function: Operation) -> bool:
+    return any(one.name.startswith(_VECTORS) for one in function.walk_inside())
 
 
 def _drop_default_flags(function: Operation) -> None:
