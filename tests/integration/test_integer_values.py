@@ -180,6 +180,19 @@ OPERATIONS: dict[str, tuple[str, Oracle]] = {
         "    %r = arith.extui %u : i1 to i64"),
         lambda a, _: a & 1,
     ),
+    # The bits of x in private memory, of which y determines one.
+    "truth in memory": (
+        "%m = memref.alloca() : memref<8xi1>\n"
+        + "".join(
+            f"    %k{at} = arith.constant {at} : index\n    %w{at} = arith.constant {at} : i64\n"
+            f"    %x{at} = arith.shrui %x, %w{at} : i64\n    %b{at} = arith.trunci %x{at} : i64 to i1\n"
+            f"    memref.store %b{at}, %m[%k{at}] : memref<8xi1>\n"
+            for at in range(8)
+        )
+        + "    %p = arith.andi %y, %w7 : i64\n    %i = arith.index_cast %p : i64 to index\n"
+        "    %t = memref.load %m[%i] : memref<8xi1>\n    %r = arith.extui %t : i1 to i64",
+        lambda a, b: a >> (b & 7) & 1,
+    ),
     "negative truth": (
         "%t = arith.trunci %x : i64 to i1\n    %f = arith.sitofp %t : i1 to f64\n    %r = arith.bitcast %f : f64 to i64",
         lambda a, _: MINUS_ONE if a & 1 else 0,

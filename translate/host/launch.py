@@ -38,7 +38,9 @@ _UNRANKED_ARGUMENT = (
     "a launch gets an unranked memref, whose sizes are in memory of the host, which GPUs do not reach: "
     "memref.cast it to a memref with a rank before the launch"
 )
-_BYTE = 8
+_BYTE, _WORD = 8, 64
+# The largest alignment of a number, in bytes.
+_MOST_ALIGNED = 16
 MOST_THREADS = 1024
 _CONSTANTS = frozenset({"arith.constant", "llvm.mlir.constant"})
 _BLOCK, _DYNAMIC = 4, 10
@@ -100,15 +102,21 @@ def _memrefs(types: Iterable[str]) -> Iterator[tuple[int, int, int]]:
 
 
 def element_bytes(kind: str) -> int:
-    """Return the distance of two elements in memory in bytes, 0 if it is unknown."""
-    if kind == "index":
-        return _BYTE
+    """Return the distance of two elements in memory in bytes, 0 if it is unknown.
+
+    LLVM packs the bits of the elements of a vector: `vector<8xi1>` has one byte.
+    """
     if vector := parse_shaped(kind, "vector"):
         *outer, last = (1, *(size or 0 for size in vector.sizes))
-        return prod(outer) * _padded(last * element_bytes(vector.element))
+        return prod(outer) * _padded(-(-last * _bits(vector.element) // _BYTE))
     if Attribute(kind).name == "complex":
         return 2 * element_bytes(Attribute(kind).body)
-    return _padded(-(-(integer_width(kind) or float_width(kind)) // _BYTE))
+    size = -(-_bits(kind) // _BYTE)
+    return _padded(size) if size <= _MOST_ALIGNED else -(-size // _MOST_ALIGNED) * _MOST_ALIGNED
+
+
+def _bits(kind: str) -> int:
+    return _WORD if kind == "index" else integer_width(kind) or float_width(kind)
 
 
 def _padded(size: int) -> int:

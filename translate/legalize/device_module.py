@@ -29,6 +29,7 @@ from mlir_offload.translate.kind_lowering import (
     compatible_targets,
     fuse_bfloat,
 )
+from mlir_offload.translate.legalize import spirv_integer
 from mlir_offload.translate.legalize.kernel_form import KernelForms
 from mlir_offload.translate.legalize.unsupported_ops import (
     check_device_functions,
@@ -102,9 +103,12 @@ _PATTERNS = {
     "math.cttz": "integer.zeros",
     "math.ipowi": "math.integer_power",
     "math.isnormal": "math.is_normal",
-    "vector.load": "vector.load",
-    "vector.store": "vector.store",
 }
+_MOVES = ("load", "store", "transfer_read", "transfer_write", "maskedload", "maskedstore", "gather", "scatter", "expandload", "compressstore", "type_cast")  # fmt: skip
+_PATTERNS |= dict.fromkeys(
+    ("affine.vector_load", "affine.vector_store", *(f"vector.{name}" for name in _MOVES)),
+    "packed_vector.move",
+)
 # convert-gpu-to-nvvm and convert-gpu-to-rocdl reject these, but lower their equivalents in the math dialect.
 _LLVM_MATH = ("copysign", "cos", "exp", "exp2", "fabs", "ceil", "floor", "log", "log10", "log2", "pow", "round", "roundeven", "sin", "sqrt")  # fmt: skip
 _PATTERNS |= dict.fromkeys(
@@ -334,6 +338,8 @@ class DeviceRules(Struct, frozen=True):
         check_values(operation, self.locations)
         for dialect in dict.fromkeys(form.dialect for form in self.forms):
             check_operations(operation, "device", self.locations, dialect=dialect)
+        if SPIRV_FORM in self.forms:
+            spirv_integer.check_integers(operation, self.locations)
 
     def expanded(self, operation: Operation, form: DeviceForm) -> Operation:
         """Return the module rewritten for a form."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mlir_offload.translate.kind_lowering import NVVM_FORM
-from mlir_offload.translate.legalize import extremum, integer, math, memory
+from mlir_offload.translate.legalize import extremum, integer, math, memory, packed_vector
 from mlir_offload.translate.legalize.rewriter import DevicePattern, DeviceRewriter
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
@@ -30,6 +30,7 @@ _ALWAYS: dict[str, DevicePattern] = {
     "index.floordivs": integer.floor,
     "math.expm1": math.near_zero,
     "math.log1p": math.near_zero,
+    **dict.fromkeys(packed_vector.OPERATIONS, packed_vector.move),
 }
 
 

@@ -68,8 +68,11 @@ if TYPE_CHECKING:
 
 # Faults of releases in the lowering of host code.
 _OF_HOST = frozenset({"divisions", "atomic_extrema", "folded_nan"})
-# Operations that every release lowers wrongly in host code.
-_ALWAYS_EXPANDED = ("index.ceildivs", "index.floordivs", "math.expm1", "math.log1p")
+# Parts of the names of operations that every release lowers wrongly in host code.
+_ALWAYS_EXPANDED = (
+    *("index.ceildivs", "index.floordivs", "math.expm1", "math.log1p"),
+    *('"vector.', '"affine.vector_'),
+)
 _NO_FLAGS = "#llvm.fastmath<none>"
 _UNSIGNED = ("ui8", "ui16")
 _VARIADIC = "var_callee_type"

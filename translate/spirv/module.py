@@ -34,6 +34,7 @@ from mlir_offload.translate.device_ir import LINK_LIBRARY
 from mlir_offload.translate.kernel import ParameterTypeError
 from mlir_offload.translate.spirv.assertion import with_failures
 from mlir_offload.translate.spirv.bfloat import without_bfloat
+from mlir_offload.translate.spirv.boolean import variable_of_bytes, with_bytes
 from mlir_offload.translate.spirv.call import (
     SpirvFunction,
     atomic_function,
@@ -108,7 +109,7 @@ def spirv_device_ir(
             f'target triple = "{SPIRV_TRIPLE}"',
             *module.types,
             *(
-                _internal_variable(without_bfloat(line))
+                _internal_variable(variable_of_bytes(without_bfloat(line)))
                 for name, line in module.globals
                 if name not in dynamic
             ),
@@ -176,10 +177,12 @@ class _Calls(Struct):
         return replace(function, head=without_bfloat(function.head), body=tuple(body))
 
     def _converted(self, function: Function) -> Iterator[str]:
-        for conversion in map(rewrite_conversion, function.body):
+        for number, line in enumerate(function.body):
+            conversion = rewrite_conversion(line)
             for used in conversion.used:
                 self._use(used)
-            yield from conversion.lines
+            for made in conversion.lines:
+                yield from with_bytes(made, number)
 
     def render(self) -> list[str]:
         """Return the definitions and declarations of all called functions."""
