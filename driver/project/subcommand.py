@@ -43,7 +43,8 @@ from mlir_offload.driver.project.state import ProjectState, open_state
 from mlir_offload.driver.project.tools import ToolFinder
 from mlir_offload.driver.remote import address
 from mlir_offload.driver.step.launcher import CACHE_VARIABLE, LAUNCHER_VARIABLE
-from mlir_offload.driver.system.parallel import Announcement, JobSlots, find_jobserver
+from mlir_offload.driver.system.jobserver import Announcement, find_jobserver
+from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.driver.tools import choose
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import ProcessRunner

@@ -15,7 +15,8 @@ from msgspec import Struct
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option import command_line
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions
-from mlir_offload.driver.system.parallel import JobSlots, find_jobserver
+from mlir_offload.driver.system import jobserver
+from mlir_offload.driver.system.parallel import JobSlots
 from mlir_offload.driver.system.workspace import replace_bytes, user_cache
 from mlir_offload.driver.tools.releases import (
     BUILD_ROLES,
@@ -110,7 +111,9 @@ def choose_slots(options: CompileOptions) -> JobSlots:
 
     If a jobserver is announced but not reachable, there is one slot: the implicit one of this process.
     """
-    found = find_jobserver(os.environ)
+    if "MAKEFLAGS" not in os.environ:
+        return JobSlots(options.jobs)
+    found = jobserver.find_jobserver(os.environ)
     is_lost = found.is_announced and found.server is None
     return JobSlots(1 if is_lost else options.jobs, found.server)
 

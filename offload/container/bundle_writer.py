@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from mlir_offload.offload.abi import check_rows, row_of
+from mlir_offload.offload.abi import row_of
 from mlir_offload.offload.container.bundle import (
     COMPRESSED_HEADERS,
     COMPRESSED_MAGIC,
@@ -19,6 +19,7 @@ from mlir_offload.offload.container.bundle import (
     truncated,
 )
 from mlir_offload.offload.container.compression import deflate
+from mlir_offload.offload.table_check import check_rows
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.tables import load_table

@@ -136,6 +136,6 @@ def read_until(terminal: int, pattern: bytes) -> bytes:
     """Return what the terminal shows until it fits the pattern."""
     said = b""
     while not re.search(pattern, said, re.DOTALL):
-        assert select.select([terminal], [], [], 30)[0], said
+        assert select.select([terminal], [], [], 600)[0], said
         said += os.read(terminal, 4096)
     return said

@@ -345,6 +345,7 @@ def test_what_a_killed_compilation_left_goes_with_the_next(
     try:
         gate = open_once_read(copy / "gate.h")
         while len(list(temporary.iterdir())) < len(waiting):
+            assert [child.poll() for child in waiting] == [None, None]
             time.sleep(0.05)
         kill_session(killed.pid)
         killed.wait(timeout=LONGEST_S)

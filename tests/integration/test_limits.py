@@ -46,7 +46,7 @@ def test_a_low_limit_is_named(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=600,
     )
     said = done.stderr
     # What some files suffice for is done.

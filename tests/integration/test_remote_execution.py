@@ -120,6 +120,8 @@ def test_two_workers_make_what_this_machine_makes_and_then_nobody_compiles(
         grid.worker("one", command, of("same")) as one,
         grid.worker("two", command, of("same")) as two,
     ):
+        for worker in (one, two):
+            wait_until(worker, "waits")
         done = run_in(tmp_path / "first", words)
         assert done.returncode == 0, done.stderr + one.said() + two.said()
         assert one.said().count("runs ") + two.said().count("runs ") == 9
@@ -148,7 +150,7 @@ def test_a_killed_worker_and_a_restarted_server_cost_time_alone(
         grid.stop()
         grid.start()
         with grid.worker("good", command, of("lives")):
-            _, said = build.communicate(timeout=300)
+            _, said = build.communicate(timeout=600)
     assert build.returncode == 0, said
     assert (project / "build/default/m0.mlir.o").is_file()
 
@@ -253,7 +255,7 @@ def test_an_interrupted_build_cancels_what_workers_do(
         with building(project, words) as build:
             wait_until(worker, "runs ")
             build.send_signal(signal.SIGINT)
-            _, said = build.communicate(timeout=300)
+            _, said = build.communicate(timeout=600)
         assert build.returncode == 130, said
         assert "Traceback" not in said
         wait_until(worker, "cancelled ")

@@ -53,6 +53,7 @@ def main(target: str, instance: str, name: str, keys: str, command: str, *proper
     )
     request = bots_pb2.CreateBotSessionRequest(parent=instance, bot_session=session)
     session = bots.CreateBotSession(request, **call)
+    _say("waits")
     server = (
         *(f"--remote=https://{target}", f"--instance={instance}", f"--access-token={token}"),
         *(f"--server-cert={certificate}", f"--client-cert={certificate}", f"--client-key={key}"),

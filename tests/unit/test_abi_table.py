@@ -5,8 +5,7 @@ import copy
 import pytest
 
 from mlir_offload.offload.abi import (
-    STRING_CONTAINERS,
-    check_table,
+    FIELD_BYTES,
     entry_layouts,
     fatbinary_without_image,
     kind_names,
@@ -14,6 +13,7 @@ from mlir_offload.offload.abi import (
     offload_table,
 )
 from mlir_offload.offload.string_order import WALKS
+from mlir_offload.offload.table_check import FIELD_TYPES, STRING_CONTAINERS, check_table
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.target import Kind
 
@@ -53,6 +53,11 @@ def test_the_packager_of_each_release_has_its_containers() -> None:
 
 def test_the_order_in_each_container_is_known() -> None:
     assert WALKS.keys() == STRING_CONTAINERS
+
+
+def test_the_table_that_ships_is_valid() -> None:
+    check_table(offload_table())
+    assert FIELD_BYTES.keys() == FIELD_TYPES
 
 
 def test_an_unknown_container_is_refused() -> None:

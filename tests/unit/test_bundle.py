@@ -21,7 +21,6 @@ from support.hostile import (
     truncations,
 )
 
-from mlir_offload.offload.abi import check_rows
 from mlir_offload.offload.container.bundle import (
     FAT_BINARY_ALIGN,
     Bundle,
@@ -38,6 +37,7 @@ from mlir_offload.offload.container.bundle_writer import (
     fat_binary_images,
     serialize_compressed_bundle,
 )
+from mlir_offload.offload.table_check import check_rows
 from mlir_offload.toolchain.byte_view import ByteView, memory_view, open_view
 from mlir_offload.toolchain.errors import (
     CompatibilityError,

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.driver.option.command_line import parse_arguments
-from mlir_offload.driver.system.parallel import Jobserver, JobSlots, find_jobserver, parallel_map
+from mlir_offload.driver.system.jobserver import Jobserver, find_jobserver
+from mlir_offload.driver.system.parallel import JobSlots, parallel_map
 from mlir_offload.driver.tools.choose import choose_slots
 
 # Only a deadlock takes this long.

@@ -173,7 +173,7 @@ static void fork_in_a_call(void) {
   fflush(stdout);
   pid_t child = fork();
   if (!child) {
-    alarm(60); /* of a child that hangs only */
+    alarm(300); /* of a child that hangs only */
     mgpuStreamCreate();
     _exit(0);
   }
