@@ -244,6 +244,13 @@ def test_what_a_header_cannot_declare_is_an_error_at_its_place(
     assert caught.value.hint
 
 
+def test_functions_with_one_name_in_c_are_an_error() -> None:
+    program = PROGRAM.format(type="f32", attributes="llvm.emit_c_interface")
+    programs = [(program.replace('"f"', f'"{name}"'), "") for name in ("a.b", "a.b", "a-b")]
+    with pytest.raises(SourceError, match=r"@a-b and @a\.b have the same name in C"):
+        render_header_of(programs, "k.h")
+
+
 @pytest.mark.parametrize(
     ("line", "extended"),
     [
