@@ -178,6 +178,41 @@ def test_atomics_in_kernels_on_the_cpu_keep_nan(
     assert list(wrong_reductions(library, ("atomic",))) == []
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_operations_on_two_constants_have_the_exact_results(
+    mlir_offload: list[str], tmp_path: Path, release: int
+) -> None:
+    """LLVM 19 folds the maximum of a constant and a constant NaN to NaN."""
+    kernel = """\
+gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+           threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {{
+{}
+gpu.terminator
+}}"""
+    lines = [
+        f"%{name}{place} = arith.{name} %{operands} : f32\n"
+        f"memref.store %{name}{place}, %x[%c{place}] : memref<8xf32>"
+        for name, first in (("maxnumf", 0), ("minnumf", 2))
+        for place, operands in ((first, "n, %one"), (first + 1, "one, %n"))
+    ]
+    code = "\n".join(lines)
+    constants = [f"%c{place} = arith.constant {place} : index" for place in range(4)]
+    constants += ["%one = arith.constant 1.0 : f32", "%n = arith.constant 0x7FC00000 : f32"]
+    head = "attributes {llvm.emit_c_interface} {"
+    source = tmp_path / "constants.mlir"
+    source.write_text(
+        "\n".join(
+            f"func.func @{name}(%x: memref<8xf32>) {head}\n{chr(10).join(constants)}\n{body}\nreturn\n}}"
+            for name, body in (("host", code), ("device", kernel.format(code)))
+        )
+    )
+    library = build(mlir_offload, source, f"--llvm={release}", "-O1")
+    for name in ("host", "device"):
+        numbers = (ctypes.c_float * 8)()
+        library[f"_mlir_ciface_{name}"](ctypes.byref(memref(ctypes.addressof(numbers))))
+        assert list(numbers[:4]) == [1.0] * 4
+
+
 def kernels_of(groups: tuple[tuple[Function, ...], ...]) -> str:
     """Return a program with a kernel for each group, and a function that launches it."""
     lines = ["module attributes {gpu.container_module} {", "gpu.module @m {"]
