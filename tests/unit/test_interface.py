@@ -264,6 +264,10 @@ def test_functions_with_one_name_in_c_are_an_error() -> None:
             "declare void @f(i8, { i8, i16 }, i1, i16 noundef, i8 zeroext, i32, ...) #0",
             "declare void @f(i8 signext, { i8, i16 }, i1 zeroext, i16 signext noundef, i8 zeroext, i32, ...) #0",
         ),
+        (
+            "declare void @mgpuMemset16(ptr, i16, i64, ptr)",
+            "declare void @mgpuMemset16(ptr, i16 zeroext, i64, ptr)",
+        ),
         ("declare void @llvm.assume(i1 noundef)", "declare void @llvm.assume(i1 noundef)"),
         ("  %1 = call i8 @f(i8 %0)", "  %1 = call i8 @f(i8 %0)"),
         ("  call void %1(i1 true, ptr %2)", "  call void %1(i1 zeroext true, ptr %2)"),

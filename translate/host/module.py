@@ -59,6 +59,8 @@ _DECLARED = ir_line("`head:(`declare `head`@`name:bare``)`(`rest:rest`")
 _CALLED = ir_line(
     "`head:(``indent``result``tail |musttail |notail ?``call|invoke` `type:some``)``callee:callee`(`rest:rest`"
 )
+# Functions of the runtime and of MLIR's runner libraries with unsigned parameters.
+_UNSIGNED = ("mgpu", "printF16", "printBF16")
 _INDIRECT = ir_pattern(" %`bare`(")
 _INTRINSIC, _VARIADIC = "llvm.", "..."
 _C_INTERFACE = "llvm.emit_c_interface"
@@ -141,7 +143,12 @@ def _definition(match: re.Match[str]) -> str:
 
 
 def _declaration(match: re.Match[str]) -> str:
-    return match[0] if match["name"].startswith(_INTRINSIC) else _extended_list(match, 0)
+    if match["name"].startswith(_INTRINSIC):
+        return match[0]
+    made = _extended_list(match, 0)
+    if match["name"].startswith(_UNSIGNED):
+        made = made.replace(" signext", " zeroext")
+    return made
 
 
 def _call(match: re.Match[str]) -> str:
