@@ -42,7 +42,12 @@ from mlir_offload.translate.kind_lowering import (
 from mlir_offload.translate.mlir.module import Locations, Module, parse_module
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import Attribute, quoted
-from mlir_offload.translate.pipelines import load_call_options, load_printing, load_recipe
+from mlir_offload.translate.pipelines import (
+    load_call_options,
+    load_faults,
+    load_printing,
+    load_recipe,
+)
 
 if TYPE_CHECKING:
     from mlir_offload.translate.gpu_module import GpuModule
@@ -55,7 +60,8 @@ _RESOURCES = "{-#"
 _MARK = "; ModuleID = "
 # The separator of two inputs for mlir-translate.
 _BORDER = "\n// -----\n"
-_NVGPU, _MATRIX = b"nvgpu", b"mma_matrix"
+_NVGPU, _MATRIX, _REDUCTION = b"nvgpu", b"mma_matrix", b"multi_reduction"
+_FOLDED_NAN = "folded_nan"
 # The dialects of lowered code. The host may also contain nvvm, if another pipeline lowered the program.
 _LOWERED = {
     NVPTX_TRIPLE: ("llvm", "nvvm"),
@@ -160,8 +166,15 @@ def normalize_command(
     """
     major, chosen = llvm.version.major, pipeline or InputPipeline()
     uses_nvgpu = _NVGPU in content and _MATRIX not in content
-    common = load_recipe(major).common_passes(uses_nvgpu=uses_nvgpu)
     named = load_pipeline(chosen.base, major)
+    uses_reductions = (
+        bool(chosen.passes or named.passes)
+        or _REDUCTION in content
+        or _FOLDED_NAN not in load_faults(major)
+    )
+    common = load_recipe(major).common_passes(
+        uses_nvgpu=uses_nvgpu, uses_reductions=uses_reductions
+    )
     passes = render_pipeline(
         chosen,
         named,

@@ -30,6 +30,7 @@ class Recipe(Struct, frozen=True):
     """The passes of one release, in order."""
 
     common: tuple[str, ...]
+    reductions: str
     nvgpu: str
     nvgpu_branches: str
     device: tuple[str, ...]
@@ -43,9 +44,13 @@ class Recipe(Struct, frozen=True):
     layouts: Mapping[str, str]
     failed: Mapping[str, str] = {}
 
-    def common_passes(self, *, uses_nvgpu: bool) -> tuple[str, ...]:
+    def common_passes(self, *, uses_nvgpu: bool, uses_reductions: bool = True) -> tuple[str, ...]:
         """Return the passes that every program runs before it is split."""
-        return tuple(_filled(self.common, {"$nvgpu": self.nvgpu if uses_nvgpu else ""}))
+        values = {
+            "$reductions": self.reductions if uses_reductions else "",
+            "$nvgpu": self.nvgpu if uses_nvgpu else "",
+        }
+        return tuple(_filled(self.common, values))
 
     def device_pipeline(
         self,
@@ -191,6 +196,7 @@ def load_recipe(llvm_major: int) -> Recipe:
     row = _without_missing(llvm_major, known[-1])
     return Recipe(
         common=tuple(row["common"]),
+        reductions=str(row["reductions"]),
         nvgpu=str(row["nvgpu"]),
         nvgpu_branches=str(row["nvgpu_branches"]),
         device=tuple(row["device"]),

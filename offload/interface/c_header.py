@@ -167,6 +167,11 @@ def render_header(functions: Sequence[HeaderFunction], file_name: str) -> str:
     return "".join(parts)
 
 
+def c_identifier(function: InterfaceFunction) -> str:
+    """Return the name by which C calls a function."""
+    return _identifier(function.symbol)
+
+
 def _types(functions: Iterable[InterfaceFunction]) -> Iterator[InterfaceType]:
     for function in functions:
         yield from (item.type for item in function.arguments)

@@ -33,6 +33,10 @@ REDUCTIONS = Path(__file__).parent / "inputs" / "host_reductions.mlir"
 LATE = tuple(re.findall(r"@(\w+)_OP_TY", REDUCTIONS.read_text()))
 VALUES = (0.0, -0.0, 1.0, -1.0, math.nan)
 PAIRS = [
+    pytest.param(*pair, marks=[pytest.mark.llvm(one) for one in {*pair}])
+    for pair in ((22, 22), (19, 19), (22, 19), (22, 16))
+]
+LEVELS = [
     pytest.param(lowers, links, level, marks=[pytest.mark.llvm(one) for one in {lowers, links}])
     for lowers, links, level in (
         (22, 22, "-O2"),
@@ -121,23 +125,19 @@ def wrong_reductions(library: ctypes.CDLL, names: tuple[str, ...]) -> Iterator[o
                 yield name, operation, kind, values, hex(found)
 
 
-@pytest.mark.parametrize(("lowers", "links", "level"), PAIRS)
+@pytest.mark.parametrize(("lowers", "links", "level"), LEVELS)
 def test_host_code_has_the_exact_results(
     mlir_offload: list[str], tmp_path: Path, lowers: int, links: int, level: str
 ) -> None:
     functions = functions_of(case for case in all_cases() if case.since <= lowers)
-    # Another LLVM has no atomic instruction that keeps NaN; the driver rejects it.
-    late = tuple(name for name in LATE if name != "atomic" or links == lowers)
-    template = REDUCTIONS.read_text()
-    if "atomic" not in late:
-        template = template[: template.index("func.func @atomic")]
+    template = filled(REDUCTIONS.read_text())
     source = tmp_path / "host.mlir"
-    source.write_text("".join((*(one.text for one in functions), filled(template))))
+    source.write_text("".join((*(one.text for one in functions), template)))
     library = build(
         mlir_offload, source, f"--llvm={lowers}", f"--for-clang={links}", "--pipeline=gpu", level
     )
     assert list(wrong_results(library, functions)) == []
-    assert list(wrong_reductions(library, late)) == []
+    assert list(wrong_reductions(library, LATE)) == []
 
 
 RELEASES = [pytest.param(one, marks=pytest.mark.llvm(one)) for one in (19, 22)]
@@ -160,9 +160,9 @@ def test_kernels_on_the_cpu_have_the_exact_results(
     assert list(wrong_in_kernels(library, groups)) == []
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(("lowers", "links"), PAIRS)
 def test_atomics_in_kernels_on_the_cpu_keep_nan(
-    mlir_offload: list[str], tmp_path: Path, release: int
+    mlir_offload: list[str], tmp_path: Path, lowers: int, links: int
 ) -> None:
     template = REDUCTIONS.read_text()
     function = template[template.index("func.func @atomic") :]
@@ -174,8 +174,43 @@ def test_atomics_in_kernels_on_the_cpu_keep_nan(
     function = function.replace("  return", "  gpu.terminator\n  }\n  return")
     source = tmp_path / "atomic.mlir"
     source.write_text(filled(function))
-    library = build(mlir_offload, source, f"--llvm={release}", "-O1")
+    library = build(mlir_offload, source, f"--llvm={lowers}", f"--for-clang={links}", "-O1")
     assert list(wrong_reductions(library, ("atomic",))) == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_operations_on_two_constants_have_the_exact_results(
+    mlir_offload: list[str], tmp_path: Path, release: int
+) -> None:
+    """LLVM 19 folds the maximum of a constant and a constant NaN to NaN."""
+    kernel = """\
+gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+           threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {{
+{}
+gpu.terminator
+}}"""
+    lines = [
+        f"%{name}{place} = arith.{name} %{operands} : f32\n"
+        f"memref.store %{name}{place}, %x[%c{place}] : memref<8xf32>"
+        for name, first in (("maxnumf", 0), ("minnumf", 2))
+        for place, operands in ((first, "n, %one"), (first + 1, "one, %n"))
+    ]
+    code = "\n".join(lines)
+    constants = [f"%c{place} = arith.constant {place} : index" for place in range(4)]
+    constants += ["%one = arith.constant 1.0 : f32", "%n = arith.constant 0x7FC00000 : f32"]
+    head = "attributes {llvm.emit_c_interface} {"
+    source = tmp_path / "constants.mlir"
+    source.write_text(
+        "\n".join(
+            f"func.func @{name}(%x: memref<8xf32>) {head}\n{chr(10).join(constants)}\n{body}\nreturn\n}}"
+            for name, body in (("host", code), ("device", kernel.format(code)))
+        )
+    )
+    library = build(mlir_offload, source, f"--llvm={release}", "-O1")
+    for name in ("host", "device"):
+        numbers = (ctypes.c_float * 8)()
+        library[f"_mlir_ciface_{name}"](ctypes.byref(memref(ctypes.addressof(numbers))))
+        assert list(numbers[:4]) == [1.0] * 4
 
 
 def kernels_of(groups: tuple[tuple[Function, ...], ...]) -> str:

@@ -90,7 +90,11 @@ SAMPLES = {
     "ptrauth": "@g = global i32 0\n@h = global ptr ptrauth (ptr @g, i32 0)\n",
     "target-type": 'declare void @f(target("spirv.Image"))\n',
     "preserve_nonecc": function("", head="define preserve_nonecc void @f()"),
-    "atomics-of-22": function("%x = atomicrmw fmaximum ptr %p, float 1.0 seq_cst"),
+    "atomic-extrema": function(
+        'store float 1.0, ptr %p\n  %x = atomicrmw volatile fmaximum ptr %p, float 1.0 syncscope("s") acq_rel, align 8'
+    ),
+    "atomics-of-22": 'target triple = "nvptx64-nvidia-cuda"\n'
+    + function("%x = atomicrmw fmaximum ptr %p, float 1.0 seq_cst"),
     "atomics-of-20": function("%x = atomicrmw usub_cond ptr %p, i32 1 seq_cst"),
     "atomics-of-16": function("%x = atomicrmw uinc_wrap ptr %p, i32 1 seq_cst"),
     "atomic-vectors": function("%x = atomicrmw fadd ptr %p, <2 x half> zeroinitializer seq_cst"),

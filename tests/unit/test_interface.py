@@ -244,6 +244,13 @@ def test_what_a_header_cannot_declare_is_an_error_at_its_place(
     assert caught.value.hint
 
 
+def test_functions_with_one_name_in_c_are_an_error() -> None:
+    program = PROGRAM.format(type="f32", attributes="llvm.emit_c_interface")
+    programs = [(program.replace('"f"', f'"{name}"'), "") for name in ("a.b", "a.b", "a-b")]
+    with pytest.raises(SourceError, match=r"@a-b and @a\.b have the same name in C"):
+        render_header_of(programs, "k.h")
+
+
 @pytest.mark.parametrize(
     ("line", "extended"),
     [
@@ -256,6 +263,10 @@ def test_what_a_header_cannot_declare_is_an_error_at_its_place(
         (
             "declare void @f(i8, { i8, i16 }, i1, i16 noundef, i8 zeroext, i32, ...) #0",
             "declare void @f(i8 signext, { i8, i16 }, i1 zeroext, i16 signext noundef, i8 zeroext, i32, ...) #0",
+        ),
+        (
+            "declare void @mgpuMemset16(ptr, i16, i64, ptr)",
+            "declare void @mgpuMemset16(ptr, i16 zeroext, i64, ptr)",
         ),
         ("declare void @llvm.assume(i1 noundef)", "declare void @llvm.assume(i1 noundef)"),
         ("  %1 = call i8 @f(i8 %0)", "  %1 = call i8 @f(i8 %0)"),

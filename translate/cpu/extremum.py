@@ -1,7 +1,7 @@
 """Functions for llvm.maximum, llvm.minimum and the reductions by them: -0 is less than +0, and NaN is kept.
 
 The back end for x86-64 of LLVM 15 and 16 has none of them, that of LLVM 19 drops NaN in vectors of f16, and no release
-has them for f80 and f128.
+has them for f80 and f128. LLVM up to 21 has no atomic ones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 from msgspec.structs import replace
 
-from mlir_offload.toolchain.pattern import ir_line, ir_pattern
+from mlir_offload.toolchain.pattern import ir_line, ir_pattern, pattern
 from mlir_offload.translate.cpu.bfloat_function import define
 from mlir_offload.translate.cpu.number import TYPES, WIDE, Code, Number
 
@@ -22,6 +22,16 @@ _EXTREMUM = ir_pattern(_NAME)
 _FOR_NVIDIA = ir_line('target triple = "nvptx`string`"')
 _USE = ir_pattern(f"@`name:(`{_NAME}`)`(")
 _DECLARATION = ir_line(f"declare `head`@{_NAME}(`rest`\n")
+_DEFINED = ir_line("define `head`@`name:(`mo.`bare``)`(")
+_ATOMIC = ir_line(
+    "`head:(``indent``result``)`atomicrmw `volatile:volatile ?``operation:fmaximum|fminimum` "
+    "`space:(`ptr`addrspace?``)` `address:operand`, `type:half|float|double` `value:value`"
+    '`scope:(` syncscope("`string`")`)?` `order:monotonic|acquire|release|acq_rel|seq_cst`'
+    "`align:align?``rest:rest`\n"
+)
+_LOCATION = ir_pattern(", !dbg !`number`")
+_WORDS = pattern(r"[\w.]+")
+_FORMATS = {"half": "f16", "float": "f32", "double": "f64"}
 # Those of other types are correct in some releases.
 _ALWAYS_EXPANDED = frozenset({"f16", *WIDE})
 
@@ -30,7 +40,8 @@ def without_extrema(text: str) -> str:
     """Call functions instead of the intrinsics in a module, and define them; not for NVIDIA GPUs, which have them."""
     if _FOR_NVIDIA.search(text) is not None:
         return text
-    defined: dict[str, str] = {}
+    # Host code may have defined some (`find_extremum`).
+    defined = dict.fromkeys(_DEFINED.findall(text), "")
 
     def renamed(match: re.Match[str]) -> str:
         found = _EXTREMUM.fullmatch(match["name"])
@@ -43,9 +54,57 @@ def without_extrema(text: str) -> str:
         return f"@{name}("
 
     text = _USE.sub(renamed, _DECLARATION.sub("", text))
-    if not defined:
+    made = list(filter(None, defined.values()))
+    return "\n".join((text.removesuffix("\n"), *made, "")) if made else text
+
+
+def without_atomic_extrema(text: str) -> str:
+    """Call functions instead of atomicrmw fmaximum and fminimum of single numbers, and define them; not for NVIDIA GPUs."""
+    if _FOR_NVIDIA.search(text) is not None:
         return text
-    return "\n".join((text.removesuffix("\n"), *defined.values(), ""))
+    defined: dict[str, str] = {}
+
+    def renamed(match: re.Match[str]) -> str:
+        name, definition = _atomic_function(match)
+        defined[name] = definition
+        debug = _LOCATION.search(match["rest"])
+        values = f"{match['space']} {match['address']}, {match['type']} {match['value']}"
+        return f"{match['head']}call {match['type']} @{name}({values}){debug[0] if debug else ''}\n"
+
+    text = _ATOMIC.sub(renamed, text)
+    return "\n".join((text.removesuffix("\n"), *defined.values(), "")) if defined else text
+
+
+def _atomic_function(match: re.Match[str]) -> tuple[str, str]:
+    """Return the name and the definition of the function for an operation: a loop that exchanges integers."""
+    number = TYPES[_FORMATS[match["type"]]]
+    kind, bits, space = number.type, number.integer, match["space"]
+    scope, order = match["scope"] or "", match["order"]
+    align = match["align"] or f", align {number.bits // 8}"
+    parts = ("mo.atomic", match["operation"], kind, space, match["volatile"], scope, order, align)
+    name = ".".join(word for part in parts for word in _WORDS.findall(part))
+    function = match["operation"].removeprefix("f")
+    access = f"{match['volatile']}{bits}, {space} %a{scope}"
+    return (
+        name,
+        f"""\
+define internal {kind} @{name}({space} %a, {kind} %b) nounwind {{
+entry:
+  %first = load atomic {access} monotonic{align}
+  br label %again
+again:
+  %bits = phi {bits} [ %first, %entry ], [ %seen, %again ]
+  %old = bitcast {bits} %bits to {kind}
+  %new = call {kind} @llvm.{function}.{_FORMATS[kind]}({kind} %old, {kind} %b)
+  %wanted = bitcast {kind} %new to {bits}
+  %pair = cmpxchg {match["volatile"]}{space} %a, {bits} %bits, {bits} %wanted{scope} {order} monotonic{align}
+  %seen = extractvalue {{ {bits}, i1 }} %pair, 0
+  %done = extractvalue {{ {bits}, i1 }} %pair, 1
+  br i1 %done, label %end, label %again
+end:
+  ret {kind} %old
+}}""",
+    )
 
 
 def find_extremum(name: str) -> tuple[str, str] | None:

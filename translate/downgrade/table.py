@@ -13,6 +13,7 @@ _ACTIONS = frozenset({"strip", "rewrite", "rename", "refuse"})
 FORMS = frozenset(
     (
         *(
+            "atomic",
             "attribute",
             "flag",
             "opcode",

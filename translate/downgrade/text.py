@@ -72,6 +72,8 @@ def downgrade(text: str, *, reader: int, location: str = "") -> str:
     _check_layout(text, rows, reader, location)
     if any(row.form == "number" for row in rows):
         text = older_numbers(text)
+    if any(row.form == "atomic" for row in rows):
+        text = extremum.without_atomic_extrema(text)
     if any(row.form == "extremum" for row in rows):
         text = extremum.without_extrema(text)
     text = older_retained_nodes(text, reader)

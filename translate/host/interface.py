@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from msgspec import Struct
 
-from mlir_offload.offload.interface.c_header import HeaderFunction, render_header
+from mlir_offload.offload.interface.c_header import HeaderFunction, c_identifier, render_header
 from mlir_offload.offload.interface.function import (
     InterfaceArgument,
     InterfaceFunction,
@@ -66,7 +66,13 @@ def render_header_of(
         msg = "no function has the attribute llvm.emit_c_interface: there is nothing to declare"
         hint = "write func.func @name(...) attributes {llvm.emit_c_interface}"
         raise SourceError(msg, hint=hint, location=location)
+    names: dict[str, str] = {}
     for item in found:
+        other = names.setdefault(c_identifier(item.function), item.function.name)
+        if other != item.function.name:
+            msg = f"@{item.function.name} and @{other} have the same name in C"
+            hint = "rename one: C names consist of letters, digits and underscores"
+            raise SourceError(msg, hint=hint, location=item.location)
         if item.function.problem:
             msg = f"@{item.function.name} cannot be declared in C: {item.function.problem}"
             hint = (

@@ -17,7 +17,7 @@ from mlir_offload.translate.host.launch import SourceWarning
 from mlir_offload.translate.lower import check_lowered
 from mlir_offload.translate.mlir.module import Locations, parse_module
 from mlir_offload.translate.mlir.operation import Operation, function_type
-from mlir_offload.translate.mlir.syntax import integer_width
+from mlir_offload.translate.mlir.syntax import integer_width, parse_shaped
 
 _LAYOUT = ir_line("target datalayout = `rest`\n")
 _LABEL = ir_line("`bare`:")
@@ -46,7 +46,8 @@ _BORROWS_STREAM = ir_pattern(
     "call `head`@mgpu`LaunchKernel|LaunchClusterKernel|MemAlloc|MemFree|Memcpy|MemcpyMemRef|Memset"
     "|MemsetMemRef|StreamSynchronize|StreamWaitEvent|EventRecord``number?`("
 )
-_FUNCTIONS = frozenset({"func.func", "llvm.func"})
+_LOWERED = "llvm.func"
+_FUNCTIONS = frozenset({"func.func", _LOWERED})
 _MAIN_PARAMETERS = ("i32", "!llvm.ptr", "!llvm.ptr")
 _LONGEST = 64
 # Parts of all operations that may have to be expanded.
@@ -58,8 +59,11 @@ _DECLARED = ir_line("`head:(`declare `head`@`name:bare``)`(`rest:rest`")
 _CALLED = ir_line(
     "`head:(``indent``result``tail |musttail |notail ?``call|invoke` `type:some``)``callee:callee`(`rest:rest`"
 )
+# Functions of the runtime and of MLIR's runner libraries with unsigned parameters.
+_UNSIGNED = ("mgpu", "printF16", "printBF16")
 _INDIRECT = ir_pattern(" %`bare`(")
 _INTRINSIC, _VARIADIC = "llvm.", "..."
+_C_INTERFACE = "llvm.emit_c_interface"
 _UNRANKED = "memref<*x"
 # The lowered form of an unranked memref.
 _LOWERED_MEMREF = ["i64", "!llvm.ptr"]
@@ -139,7 +143,12 @@ def _definition(match: re.Match[str]) -> str:
 
 
 def _declaration(match: re.Match[str]) -> str:
-    return match[0] if match["name"].startswith(_INTRINSIC) else _extended_list(match, 0)
+    if match["name"].startswith(_INTRINSIC):
+        return match[0]
+    made = _extended_list(match, 0)
+    if match["name"].startswith(_UNSIGNED):
+        made = made.replace(" signext", " zeroext")
+    return made
 
 
 def _call(match: re.Match[str]) -> str:
@@ -305,12 +314,16 @@ def _is_status(kind: str) -> bool:
     return kind == "index" or is_signless
 
 
-class _Signature(Struct, frozen=True):
-    """The parameter and result types of a library function, and a hint for calls with another type."""
+class _Signature(Struct, frozen=True, kw_only=True):
+    """The parameter and result types of a library function, and a hint for calls with another type.
 
-    takes: list[str]
+    `interface`: the types are those of the function with `llvm.emit_c_interface`.
+    """
+
+    takes: list[str] = []
     gives: list[str] = []
     hint: str = ""
+    interface: bool = False
 
     def __str__(self) -> str:
         return f"({', '.join(self.takes)}) -> ({', '.join(self.gives)})"
@@ -321,7 +334,7 @@ def _signatures() -> dict[str, _Signature]:
     """Return the signatures of the library functions by name."""
     rows = load_table("mlir_offload.toolchain", "runner_libraries")["signatures"]
     return {
-        name: _Signature(row.get("takes", []), row.get("gives", []), row.get("hint", ""))
+        name: _Signature(**{key: row[key] for key in row if key != "names"})
         for row in rows
         for name in row["names"]
     }
@@ -337,12 +350,18 @@ def find_other_types(host: Iterable[Operation], locations: Locations) -> Iterato
             continue
         signature = _signatures().get(operation.symbol)
         takes, gives = function_type(operation)
+        if signature and signature.interface and operation.name == _LOWERED:
+            continue
         if signature and not (
             _is_same(takes, signature.takes) and _is_same(gives, signature.gives)
         ):
             name, given = operation.symbol, f"({', '.join(takes)}) -> ({', '.join(gives)})"
             text = f"'{name}' of MLIR's runner library is {signature}, and declared as {given}"
             hint = f": {signature.hint}" if signature.hint else ""
+            yield SourceWarning(f"{text}{hint}", locations.of(operation))
+        elif signature and signature.interface and not operation.has(_C_INTERFACE):
+            text = f"'{operation.symbol}' of MLIR's runner library takes memrefs by the C interface only"
+            hint = f": declare it with attributes {{{_C_INTERFACE}}}"
             yield SourceWarning(f"{text}{hint}", locations.of(operation))
 
 
@@ -353,8 +372,10 @@ def _is_same(given: list[str], wanted: list[str]) -> bool:
 
 
 def _passed(kind: str) -> str:
-    """Return the type that is passed: an unranked memref without its memory space, i64 for `index`."""
+    """Return the type that is passed: a memref without sizes, layout and memory space, i64 for `index`."""
     if kind.startswith(_UNRANKED):
         element = kind.removeprefix(_UNRANKED).partition(",")[0].removesuffix(">")
         return f"{_UNRANKED}{_passed(element)}>"
+    if memref := parse_shaped(kind, "memref"):
+        return f"memref<{'?x' * len(memref.sizes)}{_passed(memref.element)}>"
     return "i64" if kind == "index" else kind

@@ -53,6 +53,7 @@ from mlir_offload.translate.legalize.device_module import (
 )
 from mlir_offload.translate.legalize.kernel_form import choose_kernel_forms
 from mlir_offload.translate.legalize.unsupported_ops import (
+    check_complex_functions,
     check_operations,
     check_top_level,
     check_variadic_calls,
@@ -75,6 +76,7 @@ _ALWAYS_EXPANDED = (
 )
 _NO_FLAGS = "#llvm.fastmath<none>"
 _UNSIGNED = ("ui8", "ui16")
+_COMPLEX = "complex<f32>"
 _VARIADIC = "var_callee_type"
 _C_INTERFACE = "llvm.emit_c_interface"
 
@@ -158,6 +160,8 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     others = _library_calls(host, locations)
     if any(kind in text for kind in _UNSIGNED):
         unsigned.extend_unsigned(host)
+    if _COMPLEX in text:
+        check_complex_functions(host, locations)
     if _VARIADIC in text:
         check_variadic_calls(host, locations)
     rules = _device_rules(module, locations, options, symbols, variants)

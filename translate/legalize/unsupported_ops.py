@@ -24,6 +24,11 @@ _FLOAT_CONVERSIONS = frozenset("eEfFgGaA")
 _VARIADIC = "var_callee_type"
 # The types that C promotes to double (C17, 6.5.2.2).
 _PROMOTED = frozenset({"f16", "bf16", "f32"})
+_COMPLEX = "complex<f32>"
+# C17, 7.3.
+_OF_COMPLEX = pattern(
+    r"(?:ca?(?:cos|sin|tan)h?|c(?:exp|log|abs|pow|sqrt|arg|imag|proj|real)|conj)f"
+)
 _MODULES = frozenset({"gpu.module", "builtin.module"})
 
 
@@ -97,6 +102,18 @@ def check_variadic_calls(host: Iterable[Operation], locations: Locations) -> Non
                 msg = f"C functions read a variadic argument of type {wrong} as f64"
                 hint = "pass f64: arith.extf before the call"
                 raise SourceError(msg, hint=hint, location=locations.of(call))
+
+
+def check_complex_functions(host: Iterable[Operation], locations: Locations) -> None:
+    """Raise SourceError for a declared function of C that takes or returns complex<f32>, in other registers than MLIR."""
+    for function in host:
+        if not function.is_declaration or not _OF_COMPLEX.fullmatch(function.symbol):
+            continue
+        takes, gives = function_type(function)
+        if _COMPLEX in (*takes, *gives):
+            msg = f"C passes {_COMPLEX} of {render_symbol(function.symbol)} in one register, and MLIR in two"
+            hint = "declare it with vector<2xf32>: vector.from_elements, vector.extract"
+            raise SourceError(msg, hint=hint, location=locations.of(function))
 
 
 def _check_format(operation: Operation, locations: Locations) -> None:
