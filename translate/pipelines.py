@@ -305,6 +305,12 @@ def load_faults(llvm_major: int) -> frozenset[str]:
 
 
 @functools.cache
+def load_spirv_integers() -> tuple[int, ...]:
+    """Return the widths of the integers that LLVM's back end for SPIR-V computes correctly, in bits."""
+    return tuple(_table()["spirv_integers"])
+
+
+@functools.cache
 def load_refusals(where: Side) -> tuple[UnsupportedOp, ...]:
     """Return the unsupported operations of host code or of device modules."""
     return tuple(

@@ -10,7 +10,7 @@ import pytest
 PARAMETERS = (
     "%i: index, %f: f32, %d: f64, %p: memref<?xf32>, %q: memref<?xf64>, %b: memref<?xbf16>, "
     "%x: memref<?xindex>, %g: memref<?xf32, 1>, %m: memref<?xi32>, %wide: i64, %at: vector<4xi32>, "
-    "%mask: vector<4xi1>, %other: vector<4xf32>, %bits: memref<?xvector<3xi1>>"
+    "%mask: vector<4xi1>, %other: vector<4xf32>, %bits: memref<?xvector<3xi1>>, %shorts: memref<?xi16>, %short: i16"
 )
 BFLOAT = ("exp", "exp2", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "erf", "sqrt")
 COMPILED = {
@@ -51,6 +51,11 @@ REFUSED = [
     ),
     ("%w = arith.extui %wide : i64 to i128", "spirv64", "arith.extui of i128 is not supported"),
     ("%n = arith.trunci %wide : i64 to i24", "spirv64", "arith.trunci of i24 is not supported"),
+    (
+        "%v = memref.atomic_rmw addi %short, %shorts[%i] : (i16, memref<?xi16>) -> i16",
+        "spirv64",
+        "memref.atomic_rmw of fewer than 32 bits is not supported",
+    ),
     ("%v = memref.load %bits[%i] : memref<?xvector<3xi1>>", "spirv64", "has no booleans in memory"),
     ("%z = arith.extf %d : f64 to f128", "gfx90a", "arith.extf: no GPU has this"),
     (

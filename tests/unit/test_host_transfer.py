@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from mlir_offload.translate.host.launch import element_bytes
 from mlir_offload.translate.host.memory import TransferRewriter
 from mlir_offload.translate.mlir.module import parse_operations
 
@@ -76,3 +77,32 @@ def test_a_value_of_any_width_is_set_by_its_bits(kind: str, element: str, operat
     assert "@mgpuMemsetMemRef(" in text
     assert f'"{operations}"' in text
     assert lines[-1] == use.replace("%t1", "%t0")
+
+
+# As opt folds `getelementptr (T, ptr null, i64 1)` with the data layout of x86-64.
+BYTES = {
+    "i1": 1,
+    "i24": 4,
+    "i65": 16,
+    "i264": 48,
+    "index": 8,
+    "bf16": 2,
+    "f80": 16,
+    "complex<f32>": 8,
+    "vector<8xi1>": 1,
+    "vector<9xi1>": 2,
+    "vector<3x3xi1>": 3,
+    "vector<3xi4>": 2,
+    "vector<5xi24>": 16,
+    "vector<3xf32>": 16,
+    "vector<2x3xf32>": 32,
+    "vector<3xf80>": 32,
+    "vector<f32>": 4,
+    "memref<f32>": 24,
+    "memref<2x?xi1>": 56,
+    "memref<*xf32>": 16,
+}
+
+
+def test_elements_have_the_distance_that_llvm_gives_them() -> None:
+    assert {kind: element_bytes(kind) for kind in BYTES} == BYTES

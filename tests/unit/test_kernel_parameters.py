@@ -143,7 +143,10 @@ def test_narrow_indices_are_made_of_the_same_parameters_and_checked_at_the_launc
     assert '"cf.assert"' in made.host_text
 
 
-@pytest.mark.parametrize("kind", ["memref<?xindex>", "memref<?xf32, affine_map<(d0) -> (d0 + 1)>>"])
+@pytest.mark.parametrize(
+    "kind",
+    ["memref<?xindex>", "memref<?xmemref<4xf32>>", "memref<?xf32, affine_map<(d0) -> (d0 + 1)>>"],
+)
 def test_narrow_indices_are_refused_for_memory_that_they_would_change(kind: str) -> None:
     with pytest.raises(SourceError, match="kernel @k takes memref"):
         split(program("", x=kind), bits=32)

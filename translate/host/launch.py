@@ -104,8 +104,13 @@ def _memrefs(types: Iterable[str]) -> Iterator[tuple[int, int, int]]:
 def element_bytes(kind: str) -> int:
     """Return the distance of two elements in memory in bytes, 0 if it is unknown.
 
-    LLVM packs the bits of the elements of a vector: `vector<8xi1>` has one byte.
+    LLVM packs the bits of the elements of a vector: `vector<8xi1>` has one byte. A memref is two pointers, the offset,
+    and a size and a stride per dimension.
     """
+    if memref := parse_shaped(kind, "memref"):
+        return _WORD // _BYTE * (3 + 2 * len(memref.sizes))
+    if kind.startswith(_UNRANKED):
+        return 2 * _WORD // _BYTE
     if vector := parse_shaped(kind, "vector"):
         *outer, last = (1, *(size or 0 for size in vector.sizes))
         return prod(outer) * _padded(-(-last * _bits(vector.element) // _BYTE))

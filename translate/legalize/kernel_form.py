@@ -167,10 +167,13 @@ def check_narrow(function: Operation, plan: KernelParameters, locations: Locatio
     """Raise SourceError for a parameter whose form depends on the width of `index`."""
     for kind, parameter in zip(function_type(function)[0], plan, strict=True):
         element = parameter.descriptor.element if parameter else kind.partition("<")[2]
-        has_indices = "index" in element
+        # The sizes and strides of a memref are also of this type.
+        has_indices = "index" in element or "memref<" in element
         if not has_indices and (parameter or "memref<" not in kind):
             continue
-        what = "elements of type index" if has_indices else "a layout that is not strided"
+        what = (
+            "elements with numbers of type index" if has_indices else "a layout that is not strided"
+        )
         msg = f"kernel {render_symbol(function.symbol)} takes {kind}, which has {what}"
         hint = "use elements of type i64 and strided layouts, or leave --index-bits=32 out"
         raise SourceError(msg, hint=hint, location=locations.of(function))

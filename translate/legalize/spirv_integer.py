@@ -11,14 +11,14 @@ from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import integer_width, parse_shaped
-from mlir_offload.translate.spirv.call import spirv_integers
+from mlir_offload.translate.pipelines import load_spirv_integers
 
 _HINT = "convert it to a wider type on the host, or leave spirv64 out of --offload-arch"
 
 
 def check_integers(module: Operation, locations: Locations) -> None:
     """Raise SourceError for a value that is, or contains, an integer of a width that SPIR-V does not have."""
-    widths = spirv_integers()
+    widths = load_spirv_integers()
     for operation in module.walk_inside():
         for kind, location in _values(operation, locations):
             vector = parse_shaped(kind, "vector")

@@ -242,11 +242,6 @@ def spirv_operations() -> frozenset[str]:
     return frozenset(_table()["operations"])
 
 
-def spirv_integers() -> tuple[int, ...]:
-    """Return the widths of the integers that the back end computes correctly, in bits."""
-    return tuple(_table()["integers"])
-
-
 def spirv_layout(llvm_major: int) -> str:
     """Return the data layout of 64-bit SPIR-V in a release of LLVM."""
     rows = [row for row in _table()["layouts"] if row["since"] <= llvm_major]
