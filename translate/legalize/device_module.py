@@ -111,8 +111,6 @@ _PATTERNS |= dict.fromkeys(
 _FOR_AMDGPU = {
     "math.clampf": "math.clamp_on_amdgpu",
     "math.isinf": "math.is_infinite",
-    # The ocml of ROCm 5.2 returns NaN for the sine of f16.
-    "math.sin": "math.in_single",
     "math.sincos": "math.sine_and_cosine",
 }
 _NOT_AMDGPU = {

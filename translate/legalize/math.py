@@ -152,24 +152,8 @@ def of_elements(rewriter: DeviceRewriter, operation: Operation) -> None:
 def sine_and_cosine(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Expand math.sincos, for which LLVM 22 has only the inexact instructions of AMD GPUs, and none for f64."""
     (value,) = operation.operands
-    if element_of(value.type) == _HALF:
-        wide = converted(rewriter, "extf", value, "f32")
-        made = [rewriter.value(f"math.{name}", (wide,), wide.type) for name in ("sin", "cos")]
-        results = [converted(rewriter, "truncf", one, _HALF) for one in made]
-    else:
-        results = [rewriter.value(f"math.{name}", (value,), value.type) for name in ("sin", "cos")]
+    results = (rewriter.value(f"math.{name}", (value,), value.type) for name in ("sin", "cos"))
     rewriter.replace(operation, tuple(results))
-
-
-def in_single(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Compute an operation on f16 in f32."""
-    (value,) = operation.operands
-    if element_of(value.type) != _HALF:
-        rewriter.insert(operation)
-        return
-    wide = converted(rewriter, "extf", value, "f32")
-    made = rewriter.value(operation.name, (wide,), wide.type, operation.properties)
-    rewriter.replace(operation, (convert(rewriter, "truncf", made, value.type),))
 
 
 def is_normal(rewriter: DeviceRewriter, operation: Operation) -> None:
