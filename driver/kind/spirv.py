@@ -22,6 +22,7 @@ from mlir_offload.driver.step.spirv import SpirvCheck, SpirvIr
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed, tool_failed
 from mlir_offload.toolchain.target import Kind
+from mlir_offload.translate.device_ir import codegen_arguments
 from mlir_offload.translate.spirv.module import (
     NotInSpirvError,
     spirv_bitcode_command,
@@ -70,13 +71,14 @@ def _make_image(
         run_on_kernels(context, module, step)
     except NotInSpirvError as error:
         raise device_code.with_line(context, source, module, target, step, error) from None
+    passes = codegen_arguments(Kind.SYCL, context.llvm.version.major, is_bitcode=True)
     bitcode = spirv_bitcode_command(
         context.llvm,
         ready,
         image,
         opt_level=context.options.opt_level,
         libraries=libraries,
-        arguments=flags.device_opt_for(target.arch),
+        arguments=(*passes, *flags.device_opt_for(target.arch)),
     )
     executor.tool(bitcode, image)
     diagnose = partial(_not_compiled, source)

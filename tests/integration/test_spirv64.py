@@ -216,6 +216,16 @@ REFUSED = {
         (),
         "error: a kernel cannot be compiled for spirv64: ",
     ),
+    "an integer of which the back end leaves upper bits": (
+        (
+            "%c = arith.constant 0 : index\n%i = arith.index_cast %n : i64 to index\n"
+            "%s = arith.trunci %n : i64 to i24\n%f = arith.sitofp %s : i24 to f32\n"
+            "%r = arith.fptosi %f : f32 to i64\n%v = arith.index_cast %r : i64 to index\n"
+            "memref.store %v, %x[%c] : memref<?xindex>"
+        ),
+        (),
+        "p.mlir:5:6: error: arith.trunci of i24 is not supported for spirv64",
+    ),
     "dynamic shared memory of a function": (
         "func.call @f() : () -> ()",
         (),
@@ -326,3 +336,37 @@ def test_a_true_condition_is_minus_one_as_a_signed_number(
     source.write_text(CONVERSIONS)
     program = built(mlir_offload, tmp_path / "program", "--offload-arch=spirv64", source)
     assert on_opencl(program).returncode == 5
+
+
+SUMS = """
+func.func @main() -> i32 {
+  %c1 = arith.constant 1 : index
+  %c5 = arith.constant 5 : index
+  %sums = gpu.alloc host_shared () : memref<5xindex>
+  gpu.launch blocks(%a, %b, %c) in (%d = %c1, %e = %c1, %f = %c1)
+             threads(%i, %j, %k) in (%x = %c5, %y = %c1, %z = %c1) {
+    %none = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %sum = scf.for %number = %none to %i step %one iter_args(%before = %none) -> index {
+      %after = arith.addi %before, %number : index
+      scf.yield %after : index
+    }
+    memref.store %sum, %sums[%i] : memref<5xindex>
+    gpu.terminator
+  }
+  %last = arith.constant 4 : index
+  %sum = memref.load %sums[%last] : memref<5xindex>
+  %status = arith.index_cast %sum : index to i32
+  return %status : i32
+}
+"""
+
+
+def test_a_sum_over_a_counter_of_64_bits_is_compiled(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    # LLVM multiplies two counters to compute it, in 65 bits.
+    source = tmp_path / "sums.mlir"
+    source.write_text(SUMS)
+    program = built(mlir_offload, tmp_path / "program", "--offload-arch=spirv64", source)
+    assert on_opencl(program).returncode == 6

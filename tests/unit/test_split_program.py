@@ -83,7 +83,7 @@ def split(text: str, source: str = SOURCE, llvm_major: int = 22) -> SplitProgram
 def test_host_and_device_are_separated() -> None:
     program = split(module(gpu_module(), host(launch("m::@k"))))
 
-    assert '  gpu.binary @m [#gpu.object<#nvvm.target, "m">] loc(#loc1)' in program.host_text
+    assert '  gpu.binary @m [#gpu.object<#rocdl.target, "m">] loc(#loc1)' in program.host_text
     assert "gpu.func" not in program.host_text
     assert "func.func" not in program.modules[0].text
     assert program.has_gpu

@@ -42,6 +42,17 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
 _LIBRARY_CALL = ir_pattern("@__`ocml|ockl|oclc`_`word`")
+# The ocml of ROCm 5.2 returns NaN for the sine of every finite f16.
+_HALF_SINE, _SINE = "@__ocml_sin_f16", "@__ocml_sin_f32"
+_OWN_SINE = "@mo.sin_f16"
+_SINE_IN_SINGLE = f"""
+define internal half {_OWN_SINE}(half %x) alwaysinline {{
+  %wide = fpext half %x to float
+  %sine = call float {_SINE}(float %wide)
+  %half = fptrunc float %sine to half
+  ret half %half
+}}
+"""
 _ANY_LIMIT = "1,1024"
 _LIMIT = '"amdgpu-flat-work-group-size"="{}"'
 _STACK = "addrspace(5)"
@@ -87,9 +98,21 @@ def amdgpu_device_ir(
     text = text.replace(_LIMIT.format(DEFAULT_LIMIT), _LIMIT.format(_ANY_LIMIT))
     text = text.replace(_LIMIT.format(GIVEN_LIMIT), _LIMIT.format(DEFAULT_LIMIT))
     text = _ALLOCA.sub(_on_the_stack, text)
+    text = _with_sine_in_single(text)
     text = internalized(text, kernels, convention="amdgpu_kernel", keeps_functions=keeps_functions)
     text = _with_module_flag(text, load_code_objects(llvm_major).flag, 100 * code_object)
     return revealed(_with_compiler(text, llvm_major))
+
+
+def _with_sine_in_single(text: str) -> str:
+    """Compute the sine of f16 in f32."""
+    if f"{_HALF_SINE}(" not in text:
+        return text
+    declared = f"declare half {_HALF_SINE}("
+    lines = (line for line in text.splitlines() if not line.startswith(declared))
+    text = "\n".join(lines).replace(f"{_HALF_SINE}(", f"{_OWN_SINE}(")
+    known = f"declare float {_SINE}("
+    return f"{text}\n{_SINE_IN_SINGLE}{'' if known in text else f'{known}float)'}\n"
 
 
 def needs_device_libraries(ll_text: str) -> bool:

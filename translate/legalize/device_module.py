@@ -101,6 +101,7 @@ _PATTERNS = {
     "math.absi": "integer.absolute",
     "math.ctlz": "integer.zeros",
     "math.cttz": "integer.zeros",
+    "math.fpowi": "math.float_power",
     "math.ipowi": "math.integer_power",
     "math.isnormal": "math.is_normal",
 }
@@ -115,7 +116,7 @@ _PATTERNS |= dict.fromkeys(
     ("llvm.frem", *(f"llvm.intr.{name}" for name in _LLVM_MATH)), "math.of_llvm"
 )
 _FOR_AMDGPU = {
-    "math.clampf": "math.clamp_double",
+    "math.clampf": "math.clamp_on_amdgpu",
     "math.isinf": "math.is_infinite",
     "math.sincos": "math.sine_and_cosine",
 }
@@ -143,6 +144,8 @@ _OF_BFLOAT = dict.fromkeys(("arith.maximumf", "arith.minimumf", "arith.remf"), "
 _BFLOAT_FAULT = "bfloat_operations"
 # The key of the pattern for operations of the math dialect on bf16, if they have one.
 _OTHERS = "math.bf16"
+# The patterns of these are for all types.
+_SAME_FOR_BFLOAT = frozenset({_FMA, "math.clampf", "math.fpowi", "math.isnormal"})
 _MATRICES = "math.matrix"
 _OF_FAULTS = {
     _NARROW_INDEX: dict.fromkeys(("math.ctlz", "math.cttz"), "integer.narrow_zeros"),
@@ -277,7 +280,7 @@ def _pattern_of(operation: Operation, patterns: Mapping[str, str], form: DeviceF
     """Return the name of the pattern for an operation, an empty string for none."""
     if form.name == SPIRV_FORM.name and operation.name == _FMA and _BFLOAT in operation.head:
         return "math.fused_in_single"
-    if _OTHERS in patterns and operation.name != _FMA and _is_on_bfloat(operation):
+    if _OTHERS in patterns and operation.name not in _SAME_FOR_BFLOAT and _is_on_bfloat(operation):
         return patterns[_OTHERS]
     found = patterns.get(operation.name, "")
     is_math = not found and operation.name.startswith(_MATH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
@@ -11,6 +12,7 @@ from mlir_offload.translate.legalize.elements import (
     element_of,
     flat_type,
     flattened,
+    number,
     replace_flattened,
     with_element,
     with_number,
@@ -18,7 +20,7 @@ from mlir_offload.translate.legalize.elements import (
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.legalize.rounding import rounded_to_odd
 from mlir_offload.translate.mlir.operation import Operation, Value
-from mlir_offload.translate.mlir.syntax import integer_width, parse_shaped
+from mlir_offload.translate.mlir.syntax import Attribute, integer_width, parse_shaped
 
 # Exponent mask and total bits: IEEE 754-2019, table 3.5. bfloat16 has the exponent of binary32.
 _EXPONENTS = {
@@ -35,6 +37,9 @@ _SUFFIXES = {"f32": "f", "f64": ""}
 # The ordered predicate of arith.cmpf.
 _NOT_GREATER = 5
 _NOT_EQUAL = 1  # Of arith.cmpi.
+_TRUTH = "i1"
+# The widest exponent of math.fpowi, and the largest constant exponent for which it is expanded to products.
+_LONGEST, _MOST_FACTORS = 64, 4
 # Operations of the LLVM dialect whose names differ from those of math.
 _OF_LLVM = {
     "llvm.frem": "arith.remf",
@@ -186,11 +191,8 @@ def _in_libm(rewriter: DeviceRewriter, operation: str, value: Value) -> Value:
 
 
 def sine_and_cosine(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Expand math.sincos of f64, for which LLVM 22 crashes on AMD GPUs."""
+    """Expand math.sincos, for which LLVM 22 has only the inexact instructions of AMD GPUs, and none for f64."""
     (value,) = operation.operands
-    if element_of(value.type) != "f64":
-        rewriter.insert(operation)
-        return
     results = (rewriter.value(f"math.{name}", (value,), value.type) for name in ("sin", "cos"))
     rewriter.replace(operation, tuple(results))
 
@@ -231,12 +233,73 @@ def clamp(rewriter: DeviceRewriter, operation: Operation) -> None:
     rewriter.replace(operation, (binary(rewriter, "minimumf", raised, high),))
 
 
-def clamp_double(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Expand math.clampf of f64, for which AMD GPUs have no instruction."""
-    if element_of(operation.result_types[0]) == "f64":
-        clamp(rewriter, operation)
-    else:
+def clamp_on_amdgpu(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Expand math.clampf, unless NaN does not occur: then AMD GPUs have an instruction for f16 and f32."""
+    flags = str(operation.attribute("fastmath"))
+    has_instruction = element_of(operation.result_types[0]) in {_HALF, "f32"}
+    if has_instruction and ("nnan" in flags or "fast>" in flags):
         rewriter.insert(operation)
+    else:
+        clamp(rewriter, operation)
+
+
+def float_power(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Expand math.fpowi to math.powf of the magnitude, which has the sign of the base if the exponent is odd.
+
+    LLVM 22 passes exponents of 8 and 16 bits to functions of 32 bits, and cuts those of 64 bits. Back ends have no
+    llvm.powi for GPUs. Exponents beyond 2**24, with f64 beyond 2**53, are rounded; their lowest bit still counts.
+    """
+    base, exponent = operation.operands
+    element = element_of(base.type)
+    width = integer_width(element_of(exponent.type))
+    if element not in _EXPONENTS or width > _LONGEST:
+        rewriter.insert(operation)
+        return
+    factors = rewriter.constants.get(exponent.name)
+    base, exponent = flattened(rewriter, operation)
+    if element in {_HALF, _BFLOAT}:
+        base = converted(rewriter, "extf", base, "f32")
+    if not width:
+        exponent = converted(rewriter, "index_cast", exponent, f"i{_LONGEST}")
+    flags = {name: operation.properties[name] for name in ("fastmath",) if operation.has(name)}
+    if factors is not None and abs(factors) <= _MOST_FACTORS:
+        made = _product(rewriter, base, factors, flags)
+    else:
+        made = _signed_power(rewriter, base, exponent, flags)
+    if element in {_HALF, _BFLOAT}:
+        made = converted(rewriter, "truncf", made, element)
+    replace_flattened(rewriter, operation, (made,))
+
+
+def _product(
+    rewriter: DeviceRewriter, base: Value, factors: int, flags: Mapping[str, Attribute]
+) -> Value:
+    """Multiply equal factors, or reciprocals if their number is negative. A reciprocal first does not overflow where the power does."""
+    one = number(rewriter, "1.0", base.type)
+    if factors == 0:
+        return one
+    if factors < 0:
+        base = rewriter.value("arith.divf", (one, base), base.type, flags)
+    made = base
+    for digit in f"{abs(factors):b}"[1:]:
+        made = rewriter.value("arith.mulf", (made, made), base.type, flags)
+        if digit == "1":
+            made = rewriter.value("arith.mulf", (made, base), base.type, flags)
+    return made
+
+
+def _signed_power(
+    rewriter: DeviceRewriter, base: Value, exponent: Value, flags: Mapping[str, Attribute]
+) -> Value:
+    magnitude = rewriter.value("math.absf", (base,), base.type)
+    if element_of(exponent.type) == _TRUTH:
+        # Every integer of one bit is 0 or -1.
+        exponent = converted(rewriter, "extsi", exponent, "i32")
+    power = converted(rewriter, "sitofp", exponent, element_of(base.type))
+    power = rewriter.value("math.powf", (magnitude, power), base.type, flags)
+    signed = rewriter.value("math.copysign", (power, base), base.type)
+    is_odd = compared(rewriter, _NOT_EQUAL, with_number(rewriter, "andi", exponent, 1), 0)
+    return select(rewriter, is_odd, signed, power)
 
 
 def integer_power(rewriter: DeviceRewriter, operation: Operation) -> None:

@@ -9,10 +9,12 @@ from mlir_offload.translate.kind_lowering import DeviceForm
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation, Region, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
-from mlir_offload.translate.mlir.syntax import quoted
+from mlir_offload.translate.mlir.syntax import Attribute, quoted
 
 POINTER = "!llvm.ptr"
 _UNKNOWN = "(unknown)"
+# In the names of integer types and of index.
+_INTEGER = "i"
 _FUNCTIONS = frozenset({"gpu.func", "func.func"})
 
 
@@ -21,7 +23,7 @@ class DeviceRewriter(Rewriter):
 
     `has_full_subgroups`: all blocks of the current function consist of full subgroups. `ragged_threads`
     is the block size if it is known and rows along x are not full subgroups, otherwise 0. `constants`
-    are the i32 constants that are visible at the insertion point. `globals` are operations to add to
+    are the integer constants, also of vectors of one number, that are visible at the insertion point. `globals` are operations to add to
     the module, by symbol.
     """
 
@@ -50,11 +52,13 @@ class DeviceRewriter(Rewriter):
             threads, width = prod(sizes), self.form.subgroup_size
             self.has_full_subgroups = threads % width == 0
             self.ragged_threads = threads if sizes[0] % width and sizes[0] != threads else 0
-        if operation.name == "arith.constant" and operation.result_types == ["i32"]:
-            number = operation.attribute("value").integer
+        if operation.name == "arith.constant" and _INTEGER in operation.result_types[0]:
+            value = operation.attribute("value")
+            number = (Attribute(value.body) if value.startswith("dense<") else value).integer
             if number is not None:
                 self.constants[operation.result_text] = number
-        elif operation.result_text in self.constants:
+                return
+        if operation.result_text in self.constants:
             # Sibling regions may have values with the same name.
             del self.constants[operation.result_text]
 

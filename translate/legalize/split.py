@@ -403,5 +403,6 @@ def _drop_default_flags(function: Operation) -> None:
 
 
 def _placeholder(symbol: str, operation: Operation) -> Operation:
-    text = f'gpu.binary @{symbol} [#gpu.object<#nvvm.target, "{symbol}">]'
+    # With the nvvm dialect in the program, convert-gpu-to-rocdl of LLVM 22 lowers math to intrinsics that AMD GPUs lack.
+    text = f'gpu.binary @{symbol} [#gpu.object<#rocdl.target, "{symbol}">]'
     return CustomOperation("", head=text, end=operation.location)

@@ -14,7 +14,7 @@
       "gpu.launch_func"(%7, %7, %7, %8, %7, %7, %13, %13, %5, %8, %7) <{kernel = @kernels::@scale, operandSegmentSizes = array<i32: 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 5, 0>}> : (i64, i64, i64, i64, i64, i64, !llvm.ptr, !llvm.ptr, i64, i64, i64) -> () loc(#loc5)
       "llvm.return"(%9) : (i32) -> () loc(#loc6)
     }) : () -> () loc(#loc2)
-    "gpu.binary"() <{objects = [#gpu.object<#nvvm.target, "kernels">], offloadingHandler = #gpu.select_object, sym_name = "kernels"}> : () -> () loc(#loc7)
+    "gpu.binary"() <{objects = [#gpu.object<#rocdl.target, "kernels">], offloadingHandler = #gpu.select_object, sym_name = "kernels"}> : () -> () loc(#loc7)
     "llvm.func"() <{CConv = #llvm.cconv<ccc>, function_type = !llvm.func<ptr (i64, ptr, i8)>, linkage = #llvm.linkage<external>, sym_name = "mgpuMemAlloc", visibility_ = 0 : i64}> ({
     }) : () -> () loc(#loc3)
   }) {gpu.container_module, llvm.data_layout = "e-i64:64-i128:128-f80:128"} : () -> () loc(#loc1)
