@@ -37,6 +37,8 @@ class Recipe(Struct, frozen=True):
     device_module: tuple[str, ...]
     subgroup_reduce: str
     division: str
+    sizes: str
+    sizes_amdgpu: str
     bf16: str
     host: tuple[str, ...]
     async_runtime: tuple[str, ...]
@@ -62,6 +64,7 @@ class Recipe(Struct, frozen=True):
         `has_bf16`: the device supports arithmetic of bf16. `index_bits`: the width of index.
         """
         values = {
+            "$sizes": self.sizes if "sizes" in needs else "",
             "$division": self.division if "division" in needs else "",
             "$bf16": self.bf16 if "bf16" in needs and not has_bf16 else "",
             "$redux": str(redux).lower(),
@@ -77,7 +80,11 @@ class Recipe(Struct, frozen=True):
     ) -> str:
         """Return the pipeline for a module that contains one `gpu.module`, for an AMD GPU."""
         self._check(needs)
-        values = {"$division": self.division if "division" in needs else "", "$chip": chip}
+        values = {
+            "$sizes": self.sizes_amdgpu if "sizes" in needs else "",
+            "$division": self.division if "division" in needs else "",
+            "$chip": chip,
+        }
         passes = ((), _filled(self.device_amdgpu, values), self.layouts["amdgpu"])
         return self._device_pipeline(*passes, debug=debug, index_bits=index_bits)
 
@@ -201,6 +208,8 @@ def load_recipe(llvm_major: int) -> Recipe:
         device_module=tuple(row["device_module"]),
         subgroup_reduce=str(row["subgroup_reduce"]),
         division=str(row["division"]),
+        sizes=str(row["sizes"]),
+        sizes_amdgpu=str(row["sizes_amdgpu"]),
         bf16=str(row["bf16"]),
         host=tuple(row["host"]),
         async_runtime=tuple(row["async"]),

@@ -56,6 +56,11 @@ REFUSED = [
         "spirv64",
         "vector.gather is not supported for spirv64: SPIR-V has no masked access",
     ),
+    (
+        "%r = vector.bitcast %at : vector<4xi32> to vector<32xi4>",
+        "spirv64",
+        "vector.bitcast of integers other than i8, i16, i32 and i64 is not supported for spirv64",
+    ),
     ("vector.print %f : f32", "host", "vector.print is not supported in a kernel"),
     (
         "%h = arith.truncf %f to_nearest_away : f32 to f16",

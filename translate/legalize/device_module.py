@@ -99,8 +99,29 @@ _PATTERNS = {
     "math.cttz": "integer.zeros",
     "math.ipowi": "math.integer_power",
     "math.isnormal": "math.is_normal",
+    "vector.bitcast": "vector_value.bitcast",
+    "vector.extract": "vector_value.extract",
+    "vector.insert": "vector_value.insert",
     "vector.load": "vector.load",
     "vector.store": "vector.store",
+    "vector.type_cast": "vector_value.type_cast",
+    **dict.fromkeys(
+        (
+            *(
+                "affine.vector_load",
+                "affine.vector_store",
+                "vector.compressstore",
+                "vector.expandload",
+            ),
+            *(
+                "vector.maskedload",
+                "vector.maskedstore",
+                "vector.transfer_read",
+                "vector.transfer_write",
+            ),
+        ),
+        "vector.access",
+    ),
 }
 # convert-gpu-to-nvvm and convert-gpu-to-rocdl reject these, but lower their equivalents in the math dialect.
 _LLVM_MATH = ("copysign", "cos", "exp", "exp2", "fabs", "ceil", "floor", "log", "log10", "log2", "pow", "round", "roundeven", "sin", "sqrt")  # fmt: skip
@@ -150,7 +171,12 @@ _REDUCTION = "gpu.subgroup_reduce"
 _EXTRACTION = "llvm.extractvalue"
 _DIVISIONS = frozenset(f"arith.{name}" for name in ("ceildivsi", "ceildivui", "floordivsi"))
 # The needs of a module that are identified by words in its text.
-_NEEDLES = {"bf16": "bf16", "nvgpu": "nvgpu.", "matrix": "!gpu.mma_matrix<"}
+_NEEDLES = {
+    "sizes": "vector.transfer_",
+    "bf16": "bf16",
+    "nvgpu": "nvgpu.",
+    "matrix": "!gpu.mma_matrix<",
+}
 
 _NVVM, _ROCDL = "nvvm.kernel", "rocdl.kernel"
 

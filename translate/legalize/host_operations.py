@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mlir_offload.translate.kind_lowering import NVVM_FORM
-from mlir_offload.translate.legalize import integer, memory
+from mlir_offload.translate.legalize import integer, memory, vector, vector_value
 from mlir_offload.translate.legalize.rewriter import DevicePattern, DeviceRewriter
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
@@ -19,13 +19,22 @@ _PATTERNS: dict[str, dict[str, DevicePattern]] = {
     },
     "atomic_extrema": {"memref.atomic_rmw": memory.atomic_extremum},
 }
+_OF_VECTORS: dict[str, DevicePattern] = {
+    "vector.bitcast": vector_value.bitcast,
+    "vector.extract": vector_value.extract,
+    "vector.insert": vector_value.insert,
+    "vector.load": vector.load,
+    "vector.store": vector.store,
+    "vector.type_cast": vector_value.type_cast,
+    **dict.fromkeys(vector.ACCESSES, vector.access),
+}
 
 
 def expand_host_operations(
     functions: Iterable[Operation], faults: frozenset[str], locations: Locations
 ) -> None:
-    """Rewrite the operations in functions that a release with these faults lowers wrongly."""
-    patterns = {
+    """Rewrite operations on vectors in functions, and those that a release with these faults lowers wrongly."""
+    patterns = _OF_VECTORS | {
         name: pattern
         for fault in faults & _PATTERNS.keys()
         for name, pattern in _PATTERNS[fault].items()

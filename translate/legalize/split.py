@@ -170,7 +170,10 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
     defined = {(name, kernel) for name in device for kernel in kernels[name]}
     operands = (operand.LaunchRewriter(defined),) if has_unusual else ()
-    host_text = _host(rules, options, operands, needs_layouts=needs_layouts)
+    has_vectors = '"vector.' in text or '"affine.vector_' in text
+    host_text = _host(
+        rules, options, operands, needs_layouts=needs_layouts, has_vectors=has_vectors
+    )
     return SplitProgram(
         host_text=host_text,
         modules=modules,
@@ -352,6 +355,7 @@ def _host(
     operands: Sequence[operand.LaunchRewriter],
     *,
     needs_layouts: bool,
+    has_vectors: bool,
 ) -> str:
     module, symbols, locations = rules.module, rules.symbols, rules.locations
     faults = rules.faults
@@ -375,7 +379,7 @@ def _host(
         if "equal_attribute_text" in faults:
             _drop_default_flags(operation)
         body.append(operation)
-    if faults & _OF_HOST:
+    if has_vectors or faults & _OF_HOST:
         host_operations.expand_host_operations(body, faults, locations)
     if options.describes_memory:
         body += describe_launches(body)
