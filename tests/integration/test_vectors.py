@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 from support.amd_emulator import AmdGpu
-from support.cuda_emulator import CudaEmulator
+from support.cuda_emulator import CudaEmulator, run_program
 from support.row_program import RowProgram
 
 EDGES = (
@@ -253,6 +253,24 @@ def test_on_nvidia_gpus(
 @pytest.mark.llvm(22)
 def test_on_amd_gpus(amd: AmdGpu, tmp_path: Path) -> None:
     check(program().run_on_amd(amd, tmp_path, "gfx90a"))
+
+
+PACKED = Path(__file__).parent / "inputs" / "packed_memory.mlir"
+
+
+@pytest.mark.llvm(22)
+def test_the_host_and_kernels_agree_on_packed_vectors(
+    mlir_offload: list[str], cuda_emulator: CudaEmulator, amd: AmdGpu, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    flags = ("--offload-arch=host,sm_90", *cuda_emulator.options(is_kept=False))
+    subprocess.run([*mlir_offload, *flags, PACKED, "-o", program], check=True)
+    for device in ("host", "cuda"):
+        ran = run_program(program, device=device)
+        assert (ran.returncode, ran.stderr) == (0, ""), device
+    amd.build(22, "gfx90a", program, PACKED)
+    ran_on_amd = amd.run(program)
+    assert (ran_on_amd.returncode, ran_on_amd.stderr) == (0, b"")
 
 
 REFUSED = {
