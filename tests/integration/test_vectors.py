@@ -100,7 +100,7 @@ def number(values: Sequence[int]) -> int:
     return (found + 2**63) % 2**64 - 2**63
 
 
-# A mask, the elements that it has, and the number of those before each.
+# A mask, and the elements that it has.
 MASK, CHOSEN = "dense<[true, false, true, true, false]> : vector<5xi1>", (0, 2, 3)
 
 
@@ -171,6 +171,29 @@ CASES = {
     "mask of a size that 32 bits do not hold": Case(
         "%i = arith.index_cast %x : i64 to index\n    %v = vector.create_mask %i : vector<5xi1>\n    " + summed(1, 5),
         lambda x: number([place < x for place in range(5)]),
+    ),
+    "maximum of chosen elements": Case(
+        "%b = arith.trunci %x : i64 to i1\n    %mask = vector.broadcast %b : i1 to vector<2xi1>\n"
+        "    %v = arith.constant dense<[-3.0, -5.0]> : vector<2xf32>\n    %start = arith.constant -4.0 : f32\n"
+        "    %f = vector.mask %mask { vector.reduction <maximumf>, %v, %start : vector<2xf32> into f32 } : vector<2xi1> -> f32\n"
+        "    %r = arith.fptosi %f : f32 to i64",
+        lambda x: -3 if x % 2 else -4,
+    ),
+    "minimum of chosen elements": Case(
+        "%b = arith.trunci %x : i64 to i1\n    %mask = vector.broadcast %b : i1 to vector<2xi1>\n"
+        "    %v = arith.constant dense<[7, 9]> : vector<2xi64>\n    %start = arith.constant 8 : i64\n"
+        "    %r = vector.mask %mask { vector.reduction <minsi>, %v, %start : vector<2xi64> into i64 } : vector<2xi1> -> i64",
+        lambda x: 7 if x % 2 else 8,
+    ),
+    "read of chosen elements": Case(
+        memory(
+            8,
+            "%k2 = arith.constant 2 : index\n    %pad = arith.constant 1 : i8\n"
+            f"    %mask = arith.constant {MASK}\n"
+            "    %v = vector.mask %mask { vector.transfer_read %m[%k2], %pad : memref<9xi8>, vector<5xi8> }"
+            " : vector<5xi1> -> vector<5xi8>\n    " + summed(8, 5),
+        ),
+        lambda x: number([elements(x, 8)[place + 2] if place in CHOSEN else 1 for place in range(5)]),
     ),
     "extract a row": Case(
         ROW + FILLED + "%v = vector.extract %a[%i] : vector<2xi64> from vector<3x2xi64>\n"

@@ -103,6 +103,7 @@ _PATTERNS = {
     "vector.extract": "vector_value.extract",
     "vector.insert": "vector_value.insert",
     "vector.load": "vector.load",
+    "vector.mask": "vector_mask.mask",
     "vector.store": "vector.store",
     "vector.type_cast": "vector_value.type_cast",
     **dict.fromkeys(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mlir_offload.translate.kind_lowering import NVVM_FORM
-from mlir_offload.translate.legalize import integer, memory, vector, vector_value
+from mlir_offload.translate.legalize import integer, memory, vector, vector_mask, vector_value
 from mlir_offload.translate.legalize.rewriter import DevicePattern, DeviceRewriter
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
@@ -24,6 +24,7 @@ _OF_VECTORS: dict[str, DevicePattern] = {
     "vector.extract": vector_value.extract,
     "vector.insert": vector_value.insert,
     "vector.load": vector.load,
+    "vector.mask": vector_mask.mask,
     "vector.store": vector.store,
     "vector.type_cast": vector_value.type_cast,
     **dict.fromkeys(vector.ACCESSES, vector.access),
