@@ -10,7 +10,7 @@ import pytest
 PARAMETERS = (
     "%i: index, %f: f32, %d: f64, %p: memref<?xf32>, %q: memref<?xf64>, %b: memref<?xbf16>, "
     "%x: memref<?xindex>, %g: memref<?xf32, 1>, %m: memref<?xi32>, %wide: i64, %at: vector<4xi32>, "
-    "%mask: vector<4xi1>, %other: vector<4xf32>"
+    "%mask: vector<4xi1>, %other: vector<4xf32>, %odd: i24"
 )
 BFLOAT = ("exp", "exp2", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "erf", "sqrt")
 COMPILED = {
@@ -55,6 +55,11 @@ REFUSED = [
         "%o = vector.gather %p[%i] [%at], %mask, %other : memref<?xf32>, vector<4xi32>, vector<4xi1>, vector<4xf32> into vector<4xf32>",
         "spirv64",
         "vector.gather is not supported for spirv64: SPIR-V has no masked access",
+    ),
+    (
+        "%a = arith.divsi %odd, %odd : i24",
+        "spirv64",
+        "arith.divsi of integers other than i1, i8, i16, i32 and i64 is not supported for spirv64",
     ),
     (
         "%r = vector.bitcast %at : vector<4xi32> to vector<32xi4>",
