@@ -121,3 +121,20 @@ def test_a_prefetch_is_dropped_for_spirv(mlir_offload: list[str], tmp_path: Path
     )
     flags = ("--offload-arch=spirv64", "-c", str(source), "-o", str(tmp_path / "k.o"))
     subprocess.run([*mlir_offload, *flags], check=True)
+
+
+@pytest.mark.llvm(22)
+def test_the_sizes_of_vectors_in_spirv_are_explained(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source = tmp_path / "k.mlir"
+    source.write_text(
+        "gpu.module @m { gpu.func @k(%p: memref<6xf32>, %q: memref<6xf32>) kernel {\n"
+        "%c0 = arith.constant 0 : index %v = vector.load %p[%c0] : memref<6xf32>, vector<6xf32>\n"
+        "%w = arith.addf %v, %v : vector<6xf32> vector.store %w, %q[%c0] : memref<6xf32>, vector<6xf32>\n"
+        "gpu.return } }\n"
+    )
+    flags = ("--offload-arch=spirv64", "-c", str(source), "-o", str(tmp_path / "k.o"))
+    done = subprocess.run([*mlir_offload, *flags], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "  hint: SPIR-V has vectors of 2, 3, 4, 8 and 16 elements" in done.stderr
