@@ -60,7 +60,8 @@ _RESOURCES = "{-#"
 _MARK = "; ModuleID = "
 # The separator of two inputs for mlir-translate.
 _BORDER = "\n// -----\n"
-_NVGPU, _MATRIX, _REDUCTION = b"nvgpu", b"mma_matrix", b"multi_reduction"
+_NVGPU, _MATRIX = b"nvgpu", b"mma_matrix"
+_REDUCTIONS = (b"multi_reduction", b"vector.mask")
 _FOLDED_NAN = "folded_nan"
 # The dialects of lowered code. The host may also contain nvvm, if another pipeline lowered the program.
 _LOWERED = {
@@ -169,7 +170,7 @@ def normalize_command(
     named = load_pipeline(chosen.base, major)
     uses_reductions = (
         bool(chosen.passes or named.passes)
-        or _REDUCTION in content
+        or any(name in content for name in _REDUCTIONS)
         or _FOLDED_NAN not in load_faults(major)
     )
     common = load_recipe(major).common_passes(

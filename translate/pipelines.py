@@ -37,6 +37,8 @@ class Recipe(Struct, frozen=True):
     device_amdgpu: tuple[str, ...]
     device_module: tuple[str, ...]
     subgroup_reduce: str
+    sizes: str
+    sizes_amdgpu: str
     bf16: str
     host: tuple[str, ...]
     async_runtime: tuple[str, ...]
@@ -66,6 +68,7 @@ class Recipe(Struct, frozen=True):
         `has_bf16`: the device supports arithmetic of bf16. `index_bits`: the width of index.
         """
         values = {
+            "$sizes": self.sizes if "sizes" in needs else "",
             "$bf16": self.bf16 if "bf16" in needs and not has_bf16 else "",
             "$redux": str(redux).lower(),
             "$nvgpu": self._nvgpu(needs),
@@ -80,7 +83,11 @@ class Recipe(Struct, frozen=True):
     ) -> str:
         """Return the pipeline for a module that contains one `gpu.module`, for an AMD GPU."""
         self._check(needs)
-        passes = ((), _filled(self.device_amdgpu, {"$chip": chip}), self.layouts["amdgpu"])
+        values = {
+            "$sizes": self.sizes_amdgpu if "sizes" in needs else "",
+            "$chip": chip,
+        }
+        passes = ((), _filled(self.device_amdgpu, values), self.layouts["amdgpu"])
         return self._device_pipeline(*passes, debug=debug, index_bits=index_bits)
 
     def _check(self, parts: Iterable[str]) -> None:
@@ -203,6 +210,8 @@ def load_recipe(llvm_major: int) -> Recipe:
         device_amdgpu=tuple(row["device_amdgpu"]),
         device_module=tuple(row["device_module"]),
         subgroup_reduce=str(row["subgroup_reduce"]),
+        sizes=str(row["sizes"]),
+        sizes_amdgpu=str(row["sizes_amdgpu"]),
         bf16=str(row["bf16"]),
         host=tuple(row["host"]),
         async_runtime=tuple(row["async"]),

@@ -90,6 +90,10 @@ def _make_image(
     return made
 
 
+# What the back end says of a vector of one element, or of 5, 6, 7, ...
+_VECTOR_SIZE = "number of components"
+
+
 def _check_form(context: BuildContext) -> None:
     if context.options.wanted_device_code is DeviceCode.OBJECT:
         msg = "--device-code=object: clang-linker-wrapper takes no SPIR-V, only bitcode"
@@ -104,6 +108,8 @@ def _not_compiled(source: Path, failed: Completed) -> MlirOffloadError:
         return tool_failed(failed)
     msg = f"a kernel cannot be compiled for spirv64: {match['reason']}"
     hint = "rewrite it without that, or leave spirv64 out of --offload-arch"
+    if _VECTOR_SIZE in match["reason"]:
+        hint = "SPIR-V has vectors of 2, 3, 4, 8 and 16 elements: use these, or memref.load and memref.store"
     return SourceError(msg, hint=hint, location=str(source))
 
 

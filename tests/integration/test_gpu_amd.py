@@ -176,20 +176,21 @@ def test_a_fault_of_device_code_ends_the_program(amd: AmdGpu, faults: Path, name
 @pytest.mark.llvm(22)
 def test_what_the_emulator_does_not_have_ends_the_program(amd: AmdGpu, tmp_path: Path) -> None:
     program, source = tmp_path / "program", tmp_path / "packed.mlir"
-    # Bits in memory, which launches do not pass.
     text = (INPUTS / "packed_parameter.mlir").read_text()
     source.write_text(
-        text.replace("%bits: vector<8xi1>", "%memory: memref<1xvector<8xi1>>")
-        .replace(
-            "      %bit = vector.extract",
-            "      %bits = memref.load %memory[%zero] : memref<1xvector<8xi1>>\n      %bit = vector.extract",
+        text.replace(
+            "      memref.store %number, %out",
+            "      %old = memref.load %out[%zero] : memref<1xi64>\n"
+            "      %wide = arith.extui %old : i64 to i128\n      %square = arith.muli %wide, %wide : i128\n"
+            "      %width = arith.constant 64 : i128\n      %high = arith.shrui %square, %width : i128\n"
+            "      %number = arith.trunci %high : i128 to i64\n      memref.store %number, %out",
+        ).replace(
+            "%number = arith.extui %bit : i1 to i64", "%unused = arith.extui %bit : i1 to i64"
         )
-        .replace("%bits : vector<8xi1>, ", "%memory : memref<1xvector<8xi1>>, ")
-        .replace("    %host = ", "    %memory = gpu.alloc() : memref<1xvector<8xi1>>\n    %host = ")
     )
     amd.build(22, "gfx1100,host", program, source)
     ran = amd.run(program)
-    assert (ran.returncode, b"a vector of i1 in memory" in ran.stderr) == (FAULT, True)
+    assert (ran.returncode, b"an integer of 128 bits" in ran.stderr) == (FAULT, True)
 
 
 @pytest.mark.llvm(22)

@@ -63,6 +63,16 @@ REFUSED = [
         "spirv64",
         "vector.gather is not supported for spirv64: SPIR-V has no masked access",
     ),
+    (
+        "%a = arith.trunci %short : i16 to i12",
+        "spirv64",
+        "arith.trunci of i12 is not supported for spirv64: OpenCL has integers of 8, 16, 32 and 64 bits",
+    ),
+    (
+        "%r = vector.bitcast %at : vector<4xi32> to vector<32xi4>",
+        "spirv64",
+        "vector.bitcast of i4 is not supported for spirv64: OpenCL has integers of 8, 16, 32 and 64 bits",
+    ),
     ("vector.print %f : f32", "host", "vector.print is not supported in a kernel"),
     (
         "%h = arith.truncf %f to_nearest_away : f32 to f16",
@@ -118,3 +128,20 @@ def test_a_prefetch_is_dropped_for_spirv(mlir_offload: list[str], tmp_path: Path
     )
     flags = ("--offload-arch=spirv64", "-c", str(source), "-o", str(tmp_path / "k.o"))
     subprocess.run([*mlir_offload, *flags], check=True)
+
+
+@pytest.mark.llvm(22)
+def test_the_sizes_of_vectors_in_spirv_are_explained(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source = tmp_path / "k.mlir"
+    source.write_text(
+        "gpu.module @m { gpu.func @k(%p: memref<6xf32>, %q: memref<6xf32>) kernel {\n"
+        "%c0 = arith.constant 0 : index %v = vector.load %p[%c0] : memref<6xf32>, vector<6xf32>\n"
+        "%w = arith.addf %v, %v : vector<6xf32> vector.store %w, %q[%c0] : memref<6xf32>, vector<6xf32>\n"
+        "gpu.return } }\n"
+    )
+    flags = ("--offload-arch=spirv64", "-c", str(source), "-o", str(tmp_path / "k.o"))
+    done = subprocess.run([*mlir_offload, *flags], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "  hint: SPIR-V has vectors of 2, 3, 4, 8 and 16 elements" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -56,8 +57,8 @@ class RowProgram:
         """Return the number of rows, a multiple of the threads in a block."""
         return len(self.columns[0])
 
-    def text(self) -> str:
-        """Return the program."""
+    def text(self, *, is_host: bool = False) -> str:
+        """Return the program. `is_host`: the operations are not in a kernel, but in a loop of the host."""
         count, size = self.count, len(self.operations) * self.count
         memory = {name: f"memref<{count}x{kind}>" for name, kind in self.inputs.items()}
         out, cells = f"memref<{size}x{self.result}>", f"memref<{2 * count}x{self.result}>"
@@ -76,6 +77,23 @@ class RowProgram:
             f"    memref.store %r, %out[%to] : {out}\n    scf.yield\n    }}\n"
             for place, text in enumerate(self.operations.values())
         )
+        if is_host:
+            loads, bodies = (
+                re.sub(rf"%({'|'.join(self.inputs)})m\[", r"%\1s[", text).replace(
+                    "%out[", "%results["
+                )
+                for text in (loads, bodies)
+            )
+            return f"""\
+func.func @run({parameters}, %results: {out}) attributes {{llvm.emit_c_interface}} {{
+  %first = arith.constant 0 : index
+  %step = arith.constant 1 : index
+  %count = arith.constant {count} : index
+  scf.for %i0 = %first to %count step %step {{
+{loads}{bodies}  }}
+  return
+}}
+"""
         return f"""\
 func.func @run({parameters}, %results: {out}) attributes {{llvm.emit_c_interface}} {{
   %c0 = arith.constant 0 : index
@@ -98,10 +116,10 @@ func.func @run({parameters}, %results: {out}) attributes {{llvm.emit_c_interface
 }}
 """
 
-    def write(self, folder: Path) -> tuple[Path, Path]:
+    def write(self, folder: Path, *, is_host: bool = False) -> tuple[Path, Path]:
         """Write the program, its C caller and the rows; return the paths of the first two."""
         source, caller = folder / "run.mlir", folder / "caller.c"
-        source.write_text(self.text())
+        source.write_text(self.text(is_host=is_host))
         inputs, operations = len(self.inputs), len(self.operations)
         codes = [_CODES[kind] for kind in self.inputs.values()]
         widths = [struct.calcsize(f"<{code}") for code in codes]
@@ -135,11 +153,16 @@ func.func @run({parameters}, %results: {out}) attributes {{llvm.emit_c_interface
         }
 
     def run(
-        self, compiler: Sequence[str], folder: Path, *flags: str, opencl: bool = False
+        self,
+        compiler: Sequence[str],
+        folder: Path,
+        *flags: str,
+        opencl: bool = False,
+        is_host: bool = False,
     ) -> dict[str, tuple[float, ...]]:
         """Compile and run for the CPU, or for an OpenCL device."""
-        program = folder / "app"
-        subprocess.run([*compiler, *flags, *self.write(folder), "-o", program], check=True)
+        program, sources = folder / "app", self.write(folder, is_host=is_host)
+        subprocess.run([*compiler, *flags, *sources, "-o", program], check=True)
         environment = os.environ | (opencl_environment() if opencl else {})
         command: list[str | Path] = [program, folder / "in", folder / "out"]
         subprocess.run(command, check=True, env=environment)

@@ -104,11 +104,18 @@ _PATTERNS = {
     "math.fpowi": "math.float_power",
     "math.ipowi": "math.integer_power",
     "math.isnormal": "math.is_normal",
+    "vector.bitcast": "vector_value.bitcast",
+    "vector.extract": "vector_value.extract",
+    "vector.insert": "vector_value.insert",
+    "vector.load": "vector.load",
+    "vector.mask": "vector_mask.mask",
+    "vector.store": "vector.store",
+    "vector.type_cast": "vector_value.type_cast",
 }
-_MOVES = ("load", "store", "transfer_read", "transfer_write", "maskedload", "maskedstore", "gather", "scatter", "expandload", "compressstore", "type_cast")  # fmt: skip
+_MOVES = ("transfer_read", "transfer_write", "maskedload", "maskedstore", "expandload", "compressstore")  # fmt: skip
 _PATTERNS |= dict.fromkeys(
     ("affine.vector_load", "affine.vector_store", *(f"vector.{name}" for name in _MOVES)),
-    "packed_vector.move",
+    "vector.access",
 )
 # convert-gpu-to-nvvm and convert-gpu-to-rocdl reject these, but lower their equivalents in the math dialect.
 _LLVM_MATH = ("copysign", "cos", "exp", "exp2", "fabs", "ceil", "floor", "log", "log10", "log2", "pow", "round", "roundeven", "sin", "sqrt")  # fmt: skip
@@ -160,7 +167,12 @@ _REDUCTION = "gpu.subgroup_reduce"
 # Present before the lowering only if a pipeline of the user has lowered a structure.
 _EXTRACTION = "llvm.extractvalue"
 # The needs of a module that are identified by words in its text.
-_NEEDLES = {"bf16": "bf16", "nvgpu": "nvgpu.", "matrix": "!gpu.mma_matrix<"}
+_NEEDLES = {
+    "sizes": "vector.transfer_",
+    "bf16": "bf16",
+    "nvgpu": "nvgpu.",
+    "matrix": "!gpu.mma_matrix<",
+}
 
 _NVVM, _ROCDL = "nvvm.kernel", "rocdl.kernel"
 

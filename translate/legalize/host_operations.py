@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mlir_offload.translate.kind_lowering import NVVM_FORM
-from mlir_offload.translate.legalize import extremum, integer, math, memory, packed_vector
+from mlir_offload.translate.legalize import (
+    extremum,
+    integer,
+    math,
+    memory,
+    vector,
+    vector_mask,
+    vector_value,
+)
 from mlir_offload.translate.legalize.rewriter import DevicePattern, DeviceRewriter
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
@@ -30,22 +38,35 @@ _ALWAYS: dict[str, DevicePattern] = {
     "index.floordivs": integer.floor,
     "math.expm1": math.near_zero,
     "math.log1p": math.near_zero,
-    **dict.fromkeys(packed_vector.OPERATIONS, packed_vector.move),
+}
+_OF_VECTORS: dict[str, DevicePattern] = {
+    "vector.bitcast": vector_value.bitcast,
+    "vector.extract": vector_value.extract,
+    "vector.insert": vector_value.insert,
+    "vector.load": vector.load,
+    "vector.mask": vector_mask.mask,
+    "vector.store": vector.store,
+    "vector.type_cast": vector_value.type_cast,
+    **dict.fromkeys(vector.ACCESSES, vector.access),
 }
 
 
 def expand_host_operations(
     functions: Iterable[Operation], faults: frozenset[str], locations: Locations
 ) -> dict[str, Operation]:
-    """Rewrite the operations in functions that a release with these faults lowers wrongly.
+    """Rewrite operations on vectors in functions, and those that releases with these faults lower wrongly.
 
     Return the declarations of the functions that they call then, by name.
     """
-    patterns = _ALWAYS | {
-        name: pattern
-        for fault in faults & _PATTERNS.keys()
-        for name, pattern in _PATTERNS[fault].items()
-    }
+    patterns = (
+        _ALWAYS
+        | _OF_VECTORS
+        | {
+            name: pattern
+            for fault in faults & _PATTERNS.keys()
+            for name, pattern in _PATTERNS[fault].items()
+        }
+    )
     # These patterns do not depend on the form.
     rewriter = DeviceRewriter(locations, NVVM_FORM)
     for function in functions:

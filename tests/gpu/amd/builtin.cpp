@@ -361,7 +361,9 @@ template <int operation> static u64 combined(u64 a, u64 b, const Part &part) {
   case 'u': return umin(a, b, part.bits);
   case 'U': return umax(a, b, part.bits);
   case 'f': return from_double(std::fmin(as_double(a, part), as_double(b, part)), part);
-  default: return from_double(std::fmax(as_double(a, part), as_double(b, part)), part);
+  case 'F': return from_double(std::fmax(as_double(a, part), as_double(b, part)), part);
+  case 'm': return from_double(minimum(as_double(a, part), as_double(b, part)), part);
+  default: return from_double(maximum(as_double(a, part), as_double(b, part)), part);
   }
 }
 template <int operation> static void reduce_vector(Wave &, Frame &frame, const Instruction &i, u64 mask) {
@@ -404,6 +406,30 @@ static void set_memory(Wave &wave, Frame &frame, const Instruction &i, u64 mask)
     bool writes_same = std::all_of(to, to + size, [&](uint8_t old) { return old == byte; });
     check_race(wave, lane, into, space_of(i, 0), size, race::kWrite, false, writes_same);
     memset(to, byte, size);
+  }
+}
+
+/* Elements of whole bytes. `is_packed`: those of the mask follow each other in memory (expandload, compressstore). */
+template <bool is_store, bool is_packed>
+static void access_masked(Wave &wave, Frame &frame, const Instruction &i, u64 mask) {
+  const std::vector<Part> &parts = (is_store ? i.operand_shape : i.shape)->parts;
+  int space = space_of(i, is_store);
+  u64 size = (parts[0].bits + 7) / 8;
+  EACH_LANE(lane, mask) {
+    u64 next = frame.at(i.operands[is_store])[lane];
+    for (size_t p = 0; p < parts.size(); ++p) {
+      bool is_chosen = frame.at(i.operands[is_store + 1], p)[lane];
+      if (!is_store && !is_chosen) result_of(frame, i, p)[lane] = frame.at(i.operands[2], p)[lane];
+      if (is_chosen) {
+        uint8_t *bytes = access(wave, lane, next, space, size);
+        u64 value = is_store ? frame.at(i.operands[0], p)[lane] : 0;
+        bool writes_same = is_store && !memcmp(bytes, &value, size);
+        check_race(wave, lane, next, space, size, is_store ? race::kWrite : race::kRead, false, writes_same);
+        if (!is_store) memcpy(&value, bytes, size), result_of(frame, i, p)[lane] = value;
+        else memcpy(bytes, &value, size);
+      }
+      if (is_chosen || !is_packed) next += size;
+    }
   }
 }
 
@@ -612,8 +638,14 @@ static const std::map<std::string, Builtin> &builtins() {
       {"llvm.vector.reduce.umax", reduce_vector<'U'>},
       {"llvm.vector.reduce.fmin", reduce_vector<'f'>},
       {"llvm.vector.reduce.fmax", reduce_vector<'F'>},
+      {"llvm.vector.reduce.fminimum", reduce_vector<'m'>},
+      {"llvm.vector.reduce.fmaximum", reduce_vector<'M'>},
       {"llvm.vector.reduce.fadd", reduce_vector<'+'>},
       {"llvm.vector.reduce.fmul", reduce_vector<'*'>},
+      {"llvm.masked.load", access_masked<false, false>},
+      {"llvm.masked.store", access_masked<true, false>},
+      {"llvm.masked.expandload", access_masked<false, true>},
+      {"llvm.masked.compressstore", access_masked<true, true>},
       {"llvm.memcpy", copy_memory},
       {"llvm.memmove", copy_memory},
       {"llvm.memset", set_memory},

@@ -18,9 +18,10 @@ static uint32_t add_constant(u64 value) {
   return (uint32_t)constants.size() - 1;
 }
 
+/* `offset` is in bits, because a vector of integers that are not whole bytes has no gaps. */
 static void add_parts(Module &m, LLVMTypeRef type, u64 offset, std::vector<Part> &parts) {
   auto add = [&](Kind kind, unsigned bits, unsigned space = 0) {
-    parts.push_back({kind, (uint16_t)bits, (uint8_t)space, (uint32_t)offset});
+    parts.push_back({kind, (uint16_t)bits, (uint8_t)space, (uint32_t)(offset / 8), (uint8_t)(offset % 8)});
   };
   switch (LLVMGetTypeKind(type)) {
   case TYPE_VOID:
@@ -38,14 +39,14 @@ static void add_parts(Module &m, LLVMTypeRef type, u64 offset, std::vector<Part>
   }
   case TYPE_STRUCT:
     for (unsigned i = 0; i < LLVMCountStructElementTypes(type); ++i)
-      add_parts(m, LLVMStructGetTypeAtIndex(type, i), offset + LLVMOffsetOfElement(m.layout, type, i), parts);
+      add_parts(m, LLVMStructGetTypeAtIndex(type, i), offset + 8 * LLVMOffsetOfElement(m.layout, type, i), parts);
     return;
   case TYPE_ARRAY:
   case TYPE_VECTOR: {
     LLVMTypeRef element = LLVMGetElementType(type);
     bool is_array = LLVMGetTypeKind(type) == TYPE_ARRAY;
     u64 count = is_array ? LLVMGetArrayLength2(type) : LLVMGetVectorSize(type);
-    u64 step = is_array ? LLVMABISizeOfType(m.layout, element) : LLVMStoreSizeOfType(m.layout, element);
+    u64 step = is_array ? 8 * LLVMABISizeOfType(m.layout, element) : LLVMSizeOfTypeInBits(m.layout, element);
     for (u64 i = 0; i < count; ++i) add_parts(m, element, offset + i * step, parts);
     return;
   }
@@ -64,13 +65,6 @@ const Shape *shape_of(Module &m, LLVMTypeRef type) {
     if (shape->size <= 4096) add_parts(m, type, 0, shape->parts);
   }
   return shape.get();
-}
-
-void check_in_memory(LLVMTypeRef type) {
-  if (LLVMGetTypeKind(type) != TYPE_VECTOR) return;
-  LLVMTypeRef element = LLVMGetElementType(type);
-  if (LLVMGetTypeKind(element) == TYPE_INTEGER && LLVMGetIntTypeWidth(element) % 8)
-    fail("a vector of i%u in memory", LLVMGetIntTypeWidth(element));
 }
 
 /* --- constants ------------------------------------------------------------------------------------ */
@@ -271,12 +265,8 @@ struct Decoder {
     case OP_ICMP: made.detail = LLVMGetICmpPredicate(value); break;
     case OP_FCMP: made.detail = LLVMGetFCmpPredicate(value); break;
     case OP_RMW: made.detail = LLVMGetAtomicRMWBinOp(value); break;
-    case OP_LOAD:
-      check_in_memory(LLVMTypeOf(value));
-      made.detail = LLVMGetAlignment(value);
-      break;
+    case OP_LOAD: made.detail = LLVMGetAlignment(value); break;
     case OP_STORE:
-      check_in_memory(LLVMTypeOf(LLVMGetOperand(value, 0)));
       made.detail = LLVMGetAlignment(value);
       made.numbers = {(int64_t)LLVMGetPointerAddressSpace(LLVMTypeOf(LLVMGetOperand(value, 1)))};
       break;
@@ -411,7 +401,7 @@ static void write_initial(Module &m, LLVMValueRef global, uint8_t *data, u64 siz
   };
   collect(value);
   for (size_t i = 0; i < shape.parts.size() && i < parts.size(); ++i)
-    memcpy(data + shape.parts[i].offset, &parts[i], (shape.parts[i].bits + 7) / 8);
+    store_part(data, shape.parts[i], parts[i]);
 }
 
 static void place_globals(Module &m) {

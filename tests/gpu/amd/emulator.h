@@ -43,12 +43,13 @@ std::vector<Region> all_regions();
 
 enum class Kind : uint8_t { INT, HALF, BFLOAT, FLOAT, DOUBLE, POINTER };
 
-/* A number that a value consists of; `offset` is where it lies in memory. */
+/* A number that a value consists of; `offset` is its first byte in memory, `shift` its first bit there. */
 struct Part {
   Kind kind;
   uint16_t bits;
   uint8_t space;
   uint32_t offset;
+  uint8_t shift;
 };
 struct Shape {
   std::vector<Part> parts;
@@ -124,7 +125,7 @@ std::unique_ptr<Module> load_module(const char *bitcode, size_t size, int wave_s
 Function *find_kernel(Module &, const std::string &name);
 void decode(Module &, Function &);
 const Shape *shape_of(Module &, LLVMTypeRef);
-void check_in_memory(LLVMTypeRef type); /* its elements are whole bytes */
+void store_part(uint8_t *bytes, const Part &, u64 bits);
 u64 *constant(uint32_t index);
 
 /* --- wave.cpp ------------------------------------------------------------------------------------- */

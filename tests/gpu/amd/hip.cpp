@@ -313,7 +313,6 @@ static std::vector<uint8_t> arguments_of(const Module &module, const Function &k
   std::vector<uint8_t> bytes;
   for (size_t a = 0; a < kernel.parameters.size(); ++a) {
     LLVMTypeRef type = LLVMTypeOf(LLVMGetParam(kernel.source, a));
-    check_in_memory(type);
     u64 align = LLVMABIAlignmentOfType(module.layout, type);
     bytes.resize((bytes.size() + align - 1) / align * align);
     const uint8_t *value = (const uint8_t *)params[a];

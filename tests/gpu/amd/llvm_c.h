@@ -75,6 +75,7 @@ LLVMTypeRef LLVMGetElementType(LLVMTypeRef);
 unsigned long long LLVMGetArrayLength2(LLVMTypeRef);
 unsigned LLVMGetVectorSize(LLVMTypeRef);
 unsigned long long LLVMABISizeOfType(LLVMTargetDataRef, LLVMTypeRef);
+unsigned long long LLVMSizeOfTypeInBits(LLVMTargetDataRef, LLVMTypeRef);
 unsigned long long LLVMStoreSizeOfType(LLVMTargetDataRef, LLVMTypeRef);
 unsigned LLVMABIAlignmentOfType(LLVMTargetDataRef, LLVMTypeRef);
 unsigned long long LLVMOffsetOfElement(LLVMTargetDataRef, LLVMTypeRef, unsigned);

@@ -134,13 +134,15 @@ static void check_alignment(Wave &wave, int lane, u64 pointer, u64 align, u64 si
 }
 
 static u64 load_part(const uint8_t *bytes, const Part &part) {
-  u64 bits = 0;
-  memcpy(&bits, bytes + part.offset, (part.bits + 7) / 8);
-  return masked(bits, part.bits);
+  unsigned __int128 bits = 0;
+  memcpy(&bits, bytes + part.offset, (part.shift + part.bits + 7) / 8);
+  return masked(bits >> part.shift, part.bits);
 }
 
-static void store_part(uint8_t *bytes, const Part &part, u64 bits) {
-  memcpy(bytes + part.offset, &bits, (part.bits + 7) / 8);
+/* The bits before the number stay; those after it, which become zero, belong to parts that are stored later. */
+void store_part(uint8_t *bytes, const Part &part, u64 bits) {
+  unsigned __int128 all = masked(bytes[part.offset], part.shift) | (unsigned __int128)masked(bits, part.bits) << part.shift;
+  memcpy(bytes + part.offset, &all, (part.shift + part.bits + 7) / 8);
 }
 
 /* --- instructions --------------------------------------------------------------------------------- */
