@@ -262,7 +262,7 @@ def wide_cases() -> Iterator[Case]:
 
 def power_cases() -> Iterator[Case]:
     """Yield math.fpowi with exact results."""
-    for kind in ("f32", "f64"):
+    for kind, bits in product(("f32", "f64"), (8, 32, 64)):
         rows = []
         for base, power in product(
             (0.0, -0.0, 1.0, -2.0, 0.5, 3.0, math.inf, -math.inf, math.nan), range(-3, 6)
@@ -273,12 +273,11 @@ def power_cases() -> Iterator[Case]:
                 value = math.copysign(math.inf, base) if power % 2 else math.inf
             else:
                 value = base**power
-            rows.append(((encoded(kind, base), power % 2**32), (encoded(kind, value),)))
+            rows.append(((encoded(kind, base), power % 2**bits), (encoded(kind, value),)))
         yield Case(
-            f"fpowi_{kind}",
-            (kind, "i32"),
+            f"fpowi_{kind}_i{bits}",
+            (kind, f"i{bits}"),
             (kind,),
-            f"%r = math.fpowi %a, %b : ${kind}, $i32",
+            f"%r = math.fpowi %a, %b : ${kind}, $i{bits}",
             tuple(rows),
-            is_scalar=True,
         )

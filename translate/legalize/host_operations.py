@@ -37,6 +37,7 @@ _ALWAYS: dict[str, DevicePattern] = {
     "index.ceildivs": integer.ceiling,
     "index.floordivs": integer.floor,
     "math.expm1": math.near_zero,
+    "math.fpowi": math.float_power,
     "math.log1p": math.near_zero,
 }
 _OF_VECTORS: dict[str, DevicePattern] = {

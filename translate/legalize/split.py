@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 _OF_HOST = frozenset({"divisions", "atomic_extrema", "folded_nan"})
 # Parts of the names of operations that every release lowers wrongly in host code.
 _ALWAYS_EXPANDED = (
-    *("index.ceildivs", "index.floordivs", "math.expm1", "math.log1p"),
+    *("index.ceildivs", "index.floordivs", "math.expm1", "math.fpowi", "math.log1p"),
     *('"vector.', '"affine.vector_'),
 )
 _NO_FLAGS = "#llvm.fastmath<none>"
