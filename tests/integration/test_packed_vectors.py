@@ -160,19 +160,3 @@ def test_elements_that_vectors_pack_are_moved_one_by_one(
             expected = [0, 0, *moved, *[0] * (COUNT - LANES - 2)]
             for side in ("kernel", "host"):
                 assert list(map(int, next(lines).split())) == expected, (device, name, side)
-
-
-@pytest.mark.llvm(22)
-def test_a_cast_of_memory_to_packed_vectors_is_rejected(
-    mlir_offload: list[str], tmp_path: Path
-) -> None:
-    source = tmp_path / "p.mlir"
-    source.write_text(
-        "func.func @f(%a: memref<8xi1>) -> memref<vector<8xi1>> {\n"
-        "  %v = vector.type_cast %a : memref<8xi1> to memref<vector<8xi1>>\n"
-        "  return %v : memref<vector<8xi1>>\n}\n"
-    )
-    ask = (*mlir_offload, "-c", str(source), "-o", str(tmp_path / "p.o"))
-    ran = subprocess.run(ask, capture_output=True, text=True, check=False)
-    assert (ran.returncode, "p.mlir:2:" in ran.stderr) == (1, True)
-    assert "vector.type_cast of elements of type i1" in ran.stderr

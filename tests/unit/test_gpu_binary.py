@@ -79,7 +79,7 @@ def test_kernels_keep_their_names_and_have_the_types_that_an_object_tells() -> N
 
 
 def test_the_host_gets_a_placeholder_in_its_place() -> None:
-    assert 'gpu.binary @b [#gpu.object<#nvvm.target, "b">] loc(#loc)' in split(ptx()).host_text
+    assert 'gpu.binary @b [#gpu.object<#rocdl.target, "b">] loc(#loc)' in split(ptx()).host_text
 
 
 @pytest.mark.parametrize(
