@@ -30,6 +30,10 @@ _ON_MODULE = pattern(r"(?:builtin\.)?module\((?P<passes>.*)\)", re.DOTALL)
 _PASS = pattern(r"[A-Za-z][\w.:-]*(?:[({].*[)}])?", re.DOTALL)
 _BRACKETS = {")": "(", "}": "{"}
 _COMMENT = pattern(rb"//[^\n]*")
+_REDUCTION = b"vector.multi_reduction"
+_WITHOUT_DIMENSIONS = pattern(
+    rb"vector\.multi_reduction\s*<[^\[:]*\[\s*\]|\breduction_dims\s*=\s*array<i64>"
+)
 _GPU_CODE = pattern(rb"\bgpu\.(?:launch|module|binary|container_module)")
 _TENSOR = pattern(rb"\btensor<")
 _PARALLEL = pattern(rb"\b(?:scf\.parallel|affine\.parallel|linalg\.\w+)")
@@ -286,7 +290,19 @@ def check_source(path: Path) -> bytes:
         msg = f"not an MLIR program but {kind or 'a binary file'}"
         raise SourceError(msg, hint="give MLIR text or MLIR bytecode", location=str(path))
     _check_language(content, path)
+    if _REDUCTION in content:
+        _check_reductions(content, path)
     return content
+
+
+def _check_reductions(content: bytes, path: Path) -> None:
+    """Raise SourceError for a reduction of no dimension, whose accumulator mlir-opt drops when it folds it."""
+    code = _COMMENT.sub(lambda comment: b" " * len(comment[0]), content)
+    if found := _WITHOUT_DIMENSIONS.search(code):
+        line = code.count(b"\n", 0, found.start()) + 1
+        msg = "vector.multi_reduction without dimensions: mlir-opt drops the accumulator"
+        hint = "combine the two vectors by an operation of arith"
+        raise SourceError(msg, hint=hint, location=f"{path}:{line}")
 
 
 def _check_encoding(content: bytes, path: Path) -> None:

@@ -273,6 +273,30 @@ def test_what_is_no_program_is_refused(tmp_path: Path, content: bytes, message: 
     assert caught.value.location == str(path)
 
 
+PRETTY = b"%r = vector.multi_reduction <add>, %x, %acc "
+GENERIC = b'%r = "vector.multi_reduction"(%x, %acc) <{kind = #vector.kind<add>, reduction_dims = '
+
+
+# mlir-opt 19 and 22 fold them to %x.
+@pytest.mark.parametrize("code", [PRETTY + b"[ ] : vector<2xi32>", GENERIC + b"array<i64>}>"])
+def test_a_reduction_of_no_dimension_is_refused(tmp_path: Path, code: bytes) -> None:
+    path = tmp_path / "p.mlir"
+    path.write_bytes(b"// " + code + b"\n\n" + code)
+
+    with pytest.raises(SourceError, match="mlir-opt drops the accumulator") as caught:
+        check_source(path)
+
+    assert caught.value.location == f"{path}:3"
+
+
+@pytest.mark.parametrize("code", [PRETTY + b"[0] : vector<2xi32>", GENERIC + b"array<i64: 0>}>"])
+def test_other_reductions_are_accepted(tmp_path: Path, code: bytes) -> None:
+    path = tmp_path / "p.mlir"
+    path.write_bytes(b"// " + PRETTY + b"[] none\n" + code + b"\n%s = f [] : i32\n")
+
+    assert check_source(path).endswith(code + b"\n%s = f [] : i32\n")
+
+
 def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputOutputError, match="No such file"):
         check_source(tmp_path / "none.mlir")
