@@ -158,12 +158,7 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     divergent = _divergent_barriers(device, host, locations) if "gpu.barrier" in text else ()
     large = _large_products(module, locations, options) if '"vector.contract"' in text else ()
     others = _library_calls(host, locations)
-    if any(kind in text for kind in _UNSIGNED):
-        unsigned.extend_unsigned(host)
-    if _COMPLEX in text:
-        check_complex_functions(host, locations)
-    if _VARIADIC in text:
-        check_variadic_calls(host, locations)
+    _legalize_c_functions(text, host, locations)
     rules = _device_rules(module, locations, options, symbols, variants)
     leaves = target_attribute.kinds_left(variants, attached) if variants else {}
     modules = tuple(
@@ -258,6 +253,16 @@ def _divergent_barriers(
     device: Mapping[str, Operation], host: Sequence[Operation], locations: Locations
 ) -> tuple[SourceWarning, ...]:
     return tuple(divergent_barrier.find_divergent_barriers(device, host, locations))
+
+
+def _legalize_c_functions(text: str, host: Sequence[Operation], locations: Locations) -> None:
+    """Extend arguments as C requires. Raises SourceError for types that MLIR and C pass in different ways."""
+    if any(kind in text for kind in _UNSIGNED):
+        unsigned.extend_unsigned(host)
+    if _COMPLEX in text:
+        check_complex_functions(host, locations)
+    if _VARIADIC in text:
+        check_variadic_calls(host, locations)
 
 
 def _library_calls(host: Sequence[Operation], locations: Locations) -> tuple[SourceWarning, ...]:
