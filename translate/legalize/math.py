@@ -274,7 +274,10 @@ def float_power(rewriter: DeviceRewriter, operation: Operation) -> None:
 def _product(
     rewriter: DeviceRewriter, base: Value, factors: int, flags: Mapping[str, Attribute]
 ) -> Value:
-    """Multiply equal factors, or reciprocals if their number is negative. A reciprocal first does not overflow where the power does."""
+    """Multiply equal factors, or reciprocals if their number is negative.
+
+    The reciprocal is computed first, because the power may overflow.
+    """
     one = number(rewriter, "1.0", base.type)
     if factors == 0:
         return one

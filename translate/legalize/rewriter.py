@@ -23,8 +23,8 @@ class DeviceRewriter(Rewriter):
 
     `has_full_subgroups`: all blocks of the current function consist of full subgroups. `ragged_threads`
     is the block size if it is known and rows along x are not full subgroups, otherwise 0. `constants`
-    are the integer constants, also of vectors of one number, that are visible at the insertion point. `globals` are operations to add to
-    the module, by symbol.
+    are the integer constants, also of vectors of one number, that are visible at the insertion point. `globals`
+    are operations to add to the module, by symbol.
     """
 
     def __init__(self, locations: Locations, form: DeviceForm) -> None:

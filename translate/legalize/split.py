@@ -166,9 +166,7 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
         for name, operation in device.items()
         if kernels[name] or (options.keeps_functions and _has_functions(operation))
     )
-    _check_host(host, declared, binaries, locations)
-    if options.is_program:
-        check_main(module.operations, locations)
+    _check_host(host, declared, binaries, locations, is_program=options.is_program)
     launches = LaunchCheck(locations, limits_of(options.targets), used)
     # Before host code is rewritten below, because warnings refer to the original code.
     warnings = _check_launches(launches, host, options)
@@ -303,11 +301,15 @@ def _precompiled_kernels(binaries: Mapping[str, GpuBinary]) -> list[KernelKey]:
 
 
 def _check_host(
-    host: Iterable[Operation],
+    host: Sequence[Operation],
     declared: Mapping[KernelKey, DeclaredKernel],
     binaries: Mapping[str, GpuBinary],
     locations: Locations,
+    *,
+    is_program: bool,
 ) -> None:
+    if is_program:
+        check_main(host, locations)
     for operation in host:
         check_declared_launches(operation, declared, locations)
         if binaries:
