@@ -13,7 +13,7 @@ from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import integer_width, parse_shaped
 from mlir_offload.translate.pipelines import load_spirv_integers
 
-_HINT = "convert it to a wider type on the host, or leave spirv64 out of --offload-arch"
+_HINT = "use integers of these widths, or leave spirv64 out of --offload-arch"
 
 
 def check_integers(module: Operation, locations: Locations) -> None:
